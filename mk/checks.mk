@@ -1,0 +1,1 @@
+# What is checked without running the programs. (Filled below as the checks are written.)
