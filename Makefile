@@ -56,21 +56,43 @@ LDFLAGS_asan    := -fsanitize=address,undefined
 LDFLAGS_tsan    := -fsanitize=thread
 LDFLAGS_cov     := --coverage
 LDFLAGS_fuzz    := -fsanitize=address,undefined
+# Instrumented code misleads the compiler's flow analysis; the plain modes keep these two warnings.
+ifneq ($(filter asan tsan cov fuzz,$(MODE)),)
+WARN += -Wno-unknown-warning-option -Wno-format-truncation -Wno-maybe-uninitialized
+endif
 ifeq ($(MODE),fuzz)
 override CC := clang-14
 endif
 ifeq ($(filter $(MODE),release debug asan tsan cov fuzz),)
 $(error MODE is one of release debug asan tsan cov fuzz)
 endif
+# clang looks into the macros of protobuf-c, which cast const away; gcc takes them as a system header's. gcc checks ours.
+ifneq ($(findstring clang,$(CC)),)
+WARN := $(filter-out -Wcast-qual,$(WARN))
+endif
 BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -pthread -fvisibility=hidden -DKML_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS_$(MODE)) -include base/banned.h
 LDLIBS_COMMON := -pthread -lm
 
-# Packages are only asked for when something is built, so that `make help` works on a bare machine.
-pkg_cflags = $(foreach p,$(1),$(shell $(PKG) --cflags $(p)))
-pkg_libs   = $(foreach p,$(1),$(shell $(PKG) --libs $(p)))
+# Packages are only asked for when something is built, so that `make help` works on a bare machine and `make deps all`
+# in one run; an answer is kept, a refusal is not.
+pkg_cflags = $(foreach p,$(1),$(call pkg_ask,cflags,$(p)))
+pkg_libs   = $(foreach p,$(1),$(call pkg_ask,libs,$(p)))
+pkg_ask    = $(if $(filter undefined,$(origin pkg_$(1)_of_$(2))),$(call pkg_keep,$(1),$(2),$(shell $(PKG) --$(1) $(2) 2>/dev/null)))$(pkg_$(1)_of_$(2))
+pkg_keep   = $(if $(filter 0,$(.SHELLSTATUS)),$(eval pkg_$(1)_of_$(2) := $(3)),$(error $(PKG) does not know $(2): run "make deps"))
+
+# All cores, unless the command line says otherwise.
+JOBS ?= $(shell nproc)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(JOBS) --no-print-directory
+endif
+
+# `make V=1` shows the whole command lines.
+Q   := $(if $(V),,@)
+say  = $(if $(V),,@printf '  %-5s %s\n' $(1) $(patsubst $(BUILD)/%,%,$(2)))
 
 .DEFAULT_GOAL := all
 .SECONDARY:
 .DELETE_ON_ERROR:
 include mk/rules.mk
 include mk/checks.mk
+include mk/targets.mk

@@ -37,7 +37,7 @@ void kml_buf_clear(struct kml_buf *b)
 
 uint8_t *kml_buf_reserve(struct kml_buf *b, size_t size, struct kml_err *err)
 {
-    if (size > b->max || b->size > b->max - size) {
+    if (size > b->max || b->size > b->max - size || b->size + size == SIZE_MAX) {
         (void)kml_fail(err, KML_TOO_LARGE, "more than %zu bytes", b->max);
         return NULL;
     }
@@ -45,9 +45,9 @@ uint8_t *kml_buf_reserve(struct kml_buf *b, size_t size, struct kml_err *err)
     if (need > b->room) {
         size_t room = b->room < 64 ? 64 : b->room;
         while (room < need) {
-            room *= 2;
+            room = room > SIZE_MAX / 2 ? need : room * 2;
         }
-        room = room > b->max + 1 ? b->max + 1 : room;
+        room = room - 1 > b->max ? b->max + 1 : room;
         uint8_t *grown = kml_try_alloc(room);
         if (grown == NULL) {
             (void)kml_fail(err, KML_NO_MEMORY, "no memory for %zu bytes", room);

@@ -23,7 +23,7 @@ struct kml_buf {
     uint8_t *data; /* NULL until the first byte */
     size_t size;
     size_t room;
-    size_t max;    /* bytes; an append past it fails with KML_TOO_LARGE and changes nothing */
+    size_t max; /* bytes; an append past it fails with KML_TOO_LARGE and changes nothing */
 };
 
 void kml_buf_init(struct kml_buf *b, size_t max);

@@ -15,11 +15,11 @@ struct kml_clock {
     void *self;
 };
 
-uint64_t kml_now(const struct kml_clock *clock);       /* ns of that clock */
-struct kml_clock kml_clock_monotonic(void);            /* CLOCK_MONOTONIC */
-uint64_t kml_wall_ns(void);                            /* since 1970, for time stamps that people read */
-uint64_t kml_thread_cpu_ns(void);                      /* CPU time of the calling thread */
-uint64_t kml_process_cpu_ns(void);                     /* CPU time of the process */
-void kml_format_time(uint64_t wall_ns, char out[32]);  /* 2026-01-31T12:00:00.123Z */
+uint64_t kml_now(const struct kml_clock *clock);      /* ns of that clock */
+struct kml_clock kml_clock_monotonic(void);           /* CLOCK_MONOTONIC */
+uint64_t kml_wall_ns(void);                           /* since 1970, for time stamps that people read */
+uint64_t kml_thread_cpu_ns(void);                     /* CPU time of the calling thread */
+uint64_t kml_process_cpu_ns(void);                    /* CPU time of the process */
+void kml_format_time(uint64_t wall_ns, char out[32]); /* 2026-01-31T12:00:00.123Z */
 
 #endif

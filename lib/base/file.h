@@ -22,7 +22,7 @@ int kml_file_write(const char *path, const struct kml_view *parts, size_t count,
 /* mkdir -p. An existing folder is fine, an existing file is KML_EXISTS. */
 int kml_folder_make(const char *path, unsigned mode, struct kml_err *err) KML_MUST_CHECK;
 
-/* The local path of "file:///a/b"; any other scheme is KML_UNSUPPORTED, a relative path KML_INVALID. Borrowed from `uri`. */
+/* The path of "file:///a/b"; another scheme is KML_UNSUPPORTED, a relative path KML_INVALID. Borrowed from `uri`. */
 int kml_file_uri_path(const char *uri, const char **path, struct kml_err *err) KML_MUST_CHECK;
 
 #endif

@@ -18,8 +18,8 @@ struct kml_flag_list {
 };
 
 struct kml_flag {
-    const char *name;  /* without the dashes */
-    char letter;       /* one-letter form, 0: none */
+    const char *name; /* without the dashes */
+    char letter;      /* one-letter form, 0: none */
     enum kml_flag_kind kind;
     void *target;      /* const char *, struct kml_flag_list, bool, uint64_t, double, uint64_t (ns) */
     const char *value; /* placeholder in the help: "FILE" */

@@ -1,0 +1,551 @@
+#include "ps/lead.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "ps/address.h"
+#include "wire/message.h"
+
+#define BEAT_NS (2 * KML_SECOND)    /* a sign of life to every peer */
+#define LINGER_NS (3 * KML_SECOND)  /* how long after the end a driver may still ask how it went */
+
+uint64_t kml_lead_now(const struct kml_lead *l)
+{
+    return kml_now(&l->clock);
+}
+
+/* ---- Orders to the shards: a call to our own, a message to the others ---- */
+
+static void order_setup(void *self, const struct kml_shardmap *map, uint64_t generation)
+{
+    struct kml_lead *l = self;
+    for (uint32_t s = 1; s < l->conductor.shards; s++) {
+        struct kml_span span = kml_shardmap_shard(map, s);
+        Kunal__V1__Setup setup = KUNAL__V1__SETUP__INIT;
+        Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+        setup.elements = map->floats;
+        setup.begin = span.begin;
+        setup.end = span.end;
+        setup.chunk_elements = map->chunk_floats;
+        setup.generation = generation;
+        m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_SETUP;
+        m.setup = &setup;
+        kml_session_to_shard(l, s, &m);
+    }
+    kml_host_setup(l->host, map, 0, generation);
+}
+
+static void tell_admit(struct kml_lead *l, uint32_t worker, uint64_t incarnation, bool withdrawn)
+{
+    Kunal__V1__Admit admit = KUNAL__V1__ADMIT__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    admit.worker = worker;
+    admit.incarnation = incarnation;
+    admit.withdrawn = withdrawn;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_ADMIT;
+    m.admit = &admit;
+    kml_session_to_shards(l, &m);
+}
+
+static void order_admit(void *self, uint32_t worker, uint64_t incarnation)
+{
+    struct kml_lead *l = self;
+    tell_admit(l, worker, incarnation, false);
+    kml_host_admit(l->host, worker, incarnation);
+}
+
+static void order_dismiss(void *self, uint32_t worker, uint64_t incarnation)
+{
+    struct kml_lead *l = self;
+    tell_admit(l, worker, incarnation, true);
+    kml_host_dismiss(l->host, worker, incarnation);
+}
+
+static void send_commit(struct kml_lead *l, const struct kml_commit *c)
+{
+    Kunal__V1__CommitMember *member = KML_NEW_ARRAY(c->count, Kunal__V1__CommitMember);
+    Kunal__V1__CommitMember **members = KML_NEW_ARRAY(c->count, Kunal__V1__CommitMember *);
+    kml_auto_free uint32_t *release = KML_NEW_ARRAY(c->releases, uint32_t);
+    for (uint32_t i = 0; i < c->count; i++) {
+        kunal__v1__commit_member__init(&member[i]);
+        member[i].worker = c->member[i].worker;
+        member[i].incarnation = c->member[i].incarnation;
+        member[i].step = c->member[i].step;
+        member[i].coefficient = c->member[i].coefficient;
+        members[i] = &member[i];
+    }
+    memcpy(release, c->release, c->releases * sizeof *release);
+    Kunal__V1__Commit commit = KUNAL__V1__COMMIT__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    commit.version = c->version;
+    commit.members = members;
+    commit.n_members = c->count;
+    commit.learning_rate = c->learning_rate;
+    commit.step_scale = c->step_scale;
+    commit.release = release;
+    commit.n_release = c->releases;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_COMMIT;
+    m.commit = &commit;
+    kml_session_to_shards(l, &m);
+    kml_free(member);
+    kml_free(members);
+}
+
+static void order_commit(void *self, const struct kml_commit *c)
+{
+    struct kml_lead *l = self;
+    if (l->conductor.shards > 1) {
+        send_commit(l, c);
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        l->member[i] = (struct kml_shard_member){c->member[i].worker, c->member[i].incarnation, c->member[i].step,
+                                                 c->member[i].coefficient};
+    }
+    struct kml_shard_commit commit = {
+        .version = c->version, .member = l->member, .count = c->count, .learning_rate = c->learning_rate * c->step_scale};
+    kml_host_commit(l->host, &commit, c->release, c->releases);
+}
+
+static void order_release(void *self, uint64_t version, const uint32_t *workers, uint32_t count)
+{
+    struct kml_lead *l = self;
+    kml_auto_free uint32_t *list = KML_NEW_ARRAY(count, uint32_t);
+    memcpy(list, workers, count * sizeof *list);
+    Kunal__V1__Release release = KUNAL__V1__RELEASE__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    release.version = version;
+    release.workers = list;
+    release.n_workers = count;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_RELEASE;
+    m.release = &release;
+    kml_session_to_shards(l, &m);
+    kml_host_release(l->host, version, workers, count);
+}
+
+static void tell_pin(struct kml_lead *l, uint64_t version, bool unpin)
+{
+    Kunal__V1__Pin pin = KUNAL__V1__PIN__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    pin.version = version;
+    pin.unpin = unpin;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_PIN;
+    m.pin = &pin;
+    kml_session_to_shards(l, &m);
+}
+
+static void order_pin(void *self, uint64_t version)
+{
+    struct kml_lead *l = self;
+    tell_pin(l, version, false);
+    kml_host_pin(l->host, version);
+}
+
+static void order_unpin(void *self, uint64_t version)
+{
+    struct kml_lead *l = self;
+    tell_pin(l, version, true);
+    kml_host_unpin(l->host, version);
+}
+
+/* ---- Orders to one worker ---- */
+
+static void order_welcome(void *self, uint32_t worker, uint64_t last_step)
+{
+    struct kml_lead *l = self;
+    uint32_t n = l->conductor.shards;
+    kml_auto_free Kunal__V1__ShardEntry *entry = KML_NEW_ARRAY(n, Kunal__V1__ShardEntry);
+    kml_auto_free Kunal__V1__ShardEntry **entries = KML_NEW_ARRAY(n, Kunal__V1__ShardEntry *);
+    for (uint32_t s = 0; s < n; s++) {
+        struct kml_span span = kml_shardmap_shard(&l->conductor.map, s);
+        kunal__v1__shard_entry__init(&entry[s]);
+        entry[s].shard = s;
+        entry[s].address = l->shard_address[s];
+        entry[s].begin = span.begin;
+        entry[s].end = span.end;
+        entries[s] = &entry[s];
+    }
+    Kunal__V1__ShardTable table = KUNAL__V1__SHARD_TABLE__INIT;
+    Kunal__V1__JoinReply reply = KUNAL__V1__JOIN_REPLY__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    table.shards = entries;
+    table.n_shards = n;
+    table.chunk_elements = l->conductor.map.chunk_floats;
+    reply.shards = &table;
+    reply.version = l->conductor.barrier.version;
+    reply.generation = l->conductor.generation;
+    reply.workers = l->conductor.workers;
+    reply.last_step = last_step;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_JOINED;
+    m.joined = &reply;
+    kml_session_to_worker(l, worker, &m);
+}
+
+static void order_upload(void *self, uint32_t worker)
+{
+    Kunal__V1__Upload upload = KUNAL__V1__UPLOAD__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_UPLOAD;
+    m.upload = &upload;
+    kml_session_to_worker(self, worker, &m);
+}
+
+static void order_assign(void *self, uint32_t worker, const struct kml_assignment *a)
+{
+    Kunal__V1__SampleRange range[KML_LEASE_RANGES];
+    Kunal__V1__SampleRange *ranges[KML_LEASE_RANGES];
+    for (uint32_t i = 0; i < a->lease->count; i++) {
+        kunal__v1__sample_range__init(&range[i]);
+        range[i].begin = a->lease->range[i].begin;
+        range[i].end = a->lease->range[i].end;
+        ranges[i] = &range[i];
+    }
+    Kunal__V1__Assign assign = KUNAL__V1__ASSIGN__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    assign.step = a->step;
+    assign.version = a->version;
+    assign.epoch = a->lease->epoch;
+    assign.ranges = ranges;
+    assign.n_ranges = a->lease->count;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_ASSIGN;
+    m.assign = &assign;
+    kml_session_to_worker(self, worker, &m);
+}
+
+static void order_evaluate(void *self, uint32_t worker, const struct kml_evaluation_lease *e)
+{
+    Kunal__V1__Evaluate evaluate = KUNAL__V1__EVALUATE__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    evaluate.lease = e->lease;
+    evaluate.version = e->version;
+    evaluate.split = e->test ? KUNAL__V1__SPLIT__TEST : KUNAL__V1__SPLIT__VALIDATION;
+    evaluate.begin = e->range.begin;
+    evaluate.end = e->range.end;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_EVALUATE;
+    m.evaluate = &evaluate;
+    kml_session_to_worker(self, worker, &m);
+}
+
+static void order_abandon(void *self, uint32_t worker, uint64_t step)
+{
+    Kunal__V1__Abandon abandon = KUNAL__V1__ABANDON__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    abandon.step = step;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_ABANDON;
+    m.abandon = &abandon;
+    kml_session_to_worker(self, worker, &m);
+}
+
+static void order_expel(void *self, uint32_t worker, uint64_t incarnation, const char *why)
+{
+    kml_session_expel(self, worker, incarnation, why);
+}
+
+/* ---- The model and the end ---- */
+
+static void cannot_save(struct kml_lead *l, const struct kml_err *err)
+{
+    kml_conductor_fail(&l->conductor, "ModelNotSaved", err->text, (uint32_t)kml_code_exit(err->code), kml_lead_now(l));
+}
+
+/* Where PS-0 itself writes; NULL: a driver fetches the model and stores it. */
+static int output_folder(const struct kml_lead *l, const char **folder, struct kml_err *err)
+{
+    *folder = l->start->output;
+    if (*folder == NULL && l->job->output.uri != NULL && strncmp(l->job->output.uri, "configmap://", 12) != 0) {
+        return kml_file_uri_path(l->job->output.uri, folder, err);
+    }
+    return 0;
+}
+
+static void store(struct kml_lead *l)
+{
+    struct kml_err err;
+    const char *folder;
+    if (kml_save_make(&l->save, &l->conductor, &err) < 0 || output_folder(l, &folder, &err) < 0) {
+        cannot_save(l, &err);
+        return;
+    }
+    if (folder == NULL) {
+        return; /* ReportModelStored ends it */
+    }
+    if (kml_save_write(&l->save, folder, &err) < 0) {
+        cannot_save(l, &err);
+        return;
+    }
+    kml_info("model saved", kv_s("path", l->save.location), kv_u("bytes", kml_save_bytes(&l->save)));
+    kml_conductor_saved(&l->conductor, kml_lead_now(l));
+}
+
+void kml_lead_part(struct kml_lead *l, uint32_t shard, uint64_t offset, const void *data, size_t size, bool last)
+{
+    (void)last;
+    struct kml_err err;
+    if (l->conductor.phase != KML_PHASE_SAVING || l->save.made) {
+        return;
+    }
+    if (kml_save_put(&l->save, shard, kml_shardmap_shard(&l->conductor.map, shard), offset, data, size, &err) < 0) {
+        cannot_save(l, &err);
+    } else if (kml_save_complete(&l->save)) {
+        store(l);
+    }
+}
+
+static void own_part(struct kml_lead *l, uint64_t version)
+{
+    struct kml_shard *shard = kml_host_shard(l->host);
+    for (uint32_t c = 0; c < kml_shard_chunks(shard); c++) {
+        struct kml_span span = kml_shard_span(shard, c);
+        struct kml_block *block = kml_shard_block(shard, version, c);
+        KML_BUG_ON(block == NULL); /* the newest version, or the pinned one */
+        kml_lead_part(l, 0, span.begin, kml_block_data(block), (span.end - span.begin) * sizeof(float), false);
+        kml_block_drop(block);
+    }
+}
+
+static void order_save(void *self, uint64_t version)
+{
+    struct kml_lead *l = self;
+    struct kml_err err;
+    if (kml_save_begin(&l->save, l->conductor.map.floats, &err) < 0) {
+        cannot_save(l, &err);
+        return;
+    }
+    Kunal__V1__Gather gather = KUNAL__V1__GATHER__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    gather.version = version;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_GATHER;
+    m.gather = &gather;
+    kml_session_to_shards(l, &m);
+    own_part(l, version);
+}
+
+static void order_over(void *self, enum kml_phase phase, const char *reason, uint32_t exit_code)
+{
+    struct kml_lead *l = self;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    Kunal__V1__Finished finished = KUNAL__V1__FINISHED__INIT;
+    Kunal__V1__Stop stop = KUNAL__V1__STOP__INIT;
+    char text[64];
+    if (phase == KML_PHASE_FAILED) {
+        (void)snprintf(text, sizeof text, "%s", reason);
+        stop.reason = text;
+        stop.exit_code = exit_code;
+        m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_STOP;
+        m.stop = &stop;
+        kml_error("job failed", kv_s("reason", reason), kv_s("message", l->conductor.message));
+    } else {
+        m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_FINISHED;
+        m.finished = &finished;
+        kml_info("job over", kv_s("phase", kml_phase_name(phase)), kv_s("reason", reason));
+    }
+    kml_session_to_all(l, &m);
+    l->over_ns = kml_lead_now(l);
+    kml_metrics_over(&l->metrics, &l->conductor, l->save.location, kml_save_bytes(&l->save));
+}
+
+static void order_record(void *self, const struct kml_record *r)
+{
+    struct kml_lead *l = self;
+    kml_metrics_record(&l->metrics, &l->conductor, r);
+    if (r->kind == KML_RECORD_WARNING) {
+        kml_warn("conductor", kv_s("warning", r->text));
+    } else if (r->kind == KML_RECORD_WORKER_LEFT) {
+        kml_warn("worker left", kv_u("worker", r->worker), kv_s("why", r->text));
+    } else if (r->kind == KML_RECORD_WORKER_JOINED) {
+        kml_info("worker joined", kv_u("worker", r->worker), kv_u("incarnation", r->incarnation));
+    }
+}
+
+/* ---- What the local shard says ---- */
+
+static void own_staged(void *self, uint32_t worker, uint64_t incarnation, uint64_t step, double square_sum, bool non_finite)
+{
+    struct kml_lead *l = self;
+    kml_conductor_staged(&l->conductor, 0, worker, incarnation, step, square_sum, non_finite, kml_lead_now(l));
+}
+
+static void own_failed(void *self, const struct kml_err *err)
+{
+    struct kml_lead *l = self;
+    kml_conductor_fail(&l->conductor, "ParameterServerFailed", err->text, (uint32_t)kml_code_exit(err->code),
+                       kml_lead_now(l));
+}
+
+/* ---- The server ---- */
+
+static int open_session(void *self, struct kml_stream *s, const struct kml_peer *peer, const struct kml_stream_ops **ops,
+                        void **stream_self, struct kml_err *err)
+{
+    return kml_session_opened(self, s, peer, ops, stream_self, err);
+}
+
+static int open_exchange(void *self, struct kml_stream *s, const struct kml_peer *peer, const struct kml_stream_ops **ops,
+                         void **stream_self, struct kml_err *err)
+{
+    return kml_host_opened(((struct kml_lead *)self)->host, s, peer, ops, stream_self, err);
+}
+
+static const struct kml_conductor_sink sink_table = {
+    .setup = order_setup,
+    .admit = order_admit,
+    .dismiss = order_dismiss,
+    .commit = order_commit,
+    .release = order_release,
+    .pin = order_pin,
+    .unpin = order_unpin,
+    .welcome = order_welcome,
+    .upload = order_upload,
+    .assign = order_assign,
+    .evaluate = order_evaluate,
+    .abandon = order_abandon,
+    .expel = order_expel,
+    .save = order_save,
+    .over = order_over,
+    .record = order_record,
+};
+
+static int listen_at(struct kml_lead *l, struct kml_err *err)
+{
+    static struct kml_method methods[] = {
+        {.name = "/kunal.v1.Control/Session", .opened = open_session},
+        {.name = "/kunal.v1.Data/Exchange", .opened = open_exchange},
+        {.name = "/kunal.v1.Control/ReportNodeMetrics", .call = kml_driver_node_metrics},
+        {.name = "/kunal.v1.Control/GetStatus", .call = kml_driver_status},
+        {.name = "/kunal.v1.Control/FetchModel", .call = kml_driver_fetch},
+        {.name = "/kunal.v1.Control/ReportModelStored", .call = kml_driver_stored},
+        {.name = "/kunal.v1.Control/StopJob", .call = kml_driver_stop},
+    };
+    methods[0].limits = kml_session_limits;
+    methods[1].limits = kml_host_limits;
+    for (size_t i = 2; i < KML_COUNT(methods); i++) {
+        methods[i].limits = (struct kml_stream_limits){.receive_max = KML_CONTROL_MAX, .queue_max = KML_CONTROL_MAX};
+    }
+    return kml_server_create(l->loop, l->start->listen, l->creds, methods, KML_COUNT(methods), l, &l->server, err);
+}
+
+int kml_lead_open(struct kml_lead *l, const struct kml_job *job, const struct kml_start *start, struct kml_loop *loop,
+                  struct kml_creds *creds, struct kml_err *err)
+{
+    *l = (struct kml_lead){.job = job,
+                           .start = start,
+                           .clock = kml_clock_monotonic(),
+                           .mutual = start->tls_folder != NULL,
+                           .loop = loop,
+                           .creds = creds};
+    struct kml_host_events events = {.self = l, .staged = own_staged, .failed = own_failed};
+    struct kml_conductor_sink sink = sink_table;
+    sink.self = l;
+    kml_buf_init(&l->out, KML_CONTROL_MAX);
+    kml_metrics_init(&l->metrics);
+    kml_save_init(&l->save, job->ps.replicas);
+    l->host = kml_host_create(job, start->uid, l->mutual, &events);
+    l->worker_session = KML_NEW_ARRAY(job->worker.replicas, struct kml_session *);
+    l->shard_session = KML_NEW_ARRAY(job->ps.replicas, struct kml_session *);
+    l->shard_address = KML_NEW_ARRAY(job->ps.replicas, char *);
+    l->member = KML_NEW_ARRAY(job->worker.replicas, struct kml_shard_member);
+    kml_conductor_init(&l->conductor, job, &sink, 1, kml_lead_now(l));
+    if (listen_at(l, err) < 0) {
+        (void)kml_lead_close(l);
+        return -1;
+    }
+    l->shard_address[0] = kml_own_address(start, l->server);
+    kml_metrics_listening(&l->metrics, l->shard_address[0]);
+    struct kml_err own;
+    KML_BUG_ON(kml_conductor_shard_join(&l->conductor, 0, kml_lead_now(l), &own) < 0);
+    return 0;
+}
+
+static void beat(struct kml_lead *l, uint64_t now)
+{
+    if (now < l->next_beat_ns) {
+        return;
+    }
+    l->next_beat_ns = now + BEAT_NS;
+    Kunal__V1__Heartbeat heartbeat = KUNAL__V1__HEARTBEAT__INIT;
+    Kunal__V1__FromConductor m = KUNAL__V1__FROM_CONDUCTOR__INIT;
+    heartbeat.sent_ns = now;
+    m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_HEARTBEAT;
+    m.heartbeat = &heartbeat;
+    kml_session_to_all(l, &m);
+    kml_session_drop_silent_shards(l, now);
+}
+
+static bool done(const struct kml_lead *l, uint64_t now)
+{
+    if (!kml_conductor_over(&l->conductor)) {
+        return false;
+    }
+    return now >= l->over_ns + LINGER_NS || (l->told_driver && !kml_session_any(l));
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t next_deadline(const struct kml_lead *l)
+{
+    uint64_t soonest = least(kml_conductor_deadline(&l->conductor), l->next_beat_ns);
+    if (l->conductor.phase == KML_PHASE_TRAINING) {
+        soonest = least(soonest, l->metrics.next_ns);
+    }
+    return kml_conductor_over(&l->conductor) ? least(soonest, l->over_ns + LINGER_NS) : soonest;
+}
+
+static void obey(struct kml_lead *l, int signal_taken)
+{
+    if (signal_taken == KML_SIGNALS_PARENT) {
+        kml_conductor_fail(&l->conductor, "DriverLost", "the process that started this job is gone",
+                           (uint32_t)kml_code_exit(KML_CANCELLED), kml_lead_now(l));
+        l->told_driver = true;
+    } else if (signal_taken != 0) {
+        kml_conductor_stop(&l->conductor, "Terminated", kml_lead_now(l));
+        l->told_driver = kml_conductor_over(&l->conductor);
+    }
+}
+
+void kml_lead_run(struct kml_lead *l, int (*stop_asked)(void))
+{
+    uint64_t now = kml_lead_now(l);
+    while (!done(l, now)) {
+        (void)kml_loop_run(l->loop, next_deadline(l), true);
+        now = kml_lead_now(l);
+        obey(l, stop_asked());
+        if (now >= kml_conductor_deadline(&l->conductor)) {
+            kml_conductor_tick(&l->conductor, now);
+        }
+        if (now >= l->metrics.next_ns) {
+            kml_conductor_account(&l->conductor, now);
+            kml_metrics_progress(&l->metrics, &l->conductor, now);
+        }
+        beat(l, now);
+    }
+}
+
+int kml_lead_close(struct kml_lead *l)
+{
+    int code = l->conductor.phase == KML_PHASE_FAILED ? (int)l->conductor.exit_code : 0;
+    if (l->server != NULL) {
+        kml_session_close_all(l);
+        kml_host_close(l->host);
+        kml_server_destroy(l->server, KML_SECOND);
+    }
+    kml_host_destroy(l->host);
+    for (uint32_t s = 0; s < l->job->ps.replicas; s++) {
+        kml_free(l->shard_address[s]);
+    }
+    kml_conductor_finish(&l->conductor);
+    kml_save_finish(&l->save);
+    kml_metrics_finish(&l->metrics);
+    kml_buf_finish(&l->out);
+    kml_free(l->worker_session);
+    kml_free(l->shard_session);
+    kml_free(l->shard_address);
+    kml_free(l->member);
+    kml_free(l->metrics_source);
+    return code;
+}

@@ -1,0 +1,34 @@
+#ifndef KML_PS_METRICS_H
+#define KML_PS_METRICS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "ps/conductor.h"
+
+/*
+ * The job's metrics as JSON lines on stdout, one event a line: listening, phase, worker_joined, worker_left, epoch,
+ * evaluation, warning, progress (at most one a second), finished. docs/OPERATIONS.md lists the fields.
+ */
+#define KML_PROGRESS_NS KML_SECOND
+
+struct kml_metrics {
+    struct kml_buf line;
+    uint64_t next_ns;     /* of the next progress line */
+    double last_seconds;  /* training seconds and samples at the last one */
+    uint64_t last_samples;
+    double rate;          /* samples/s over the last interval */
+};
+
+void kml_metrics_init(struct kml_metrics *m);
+void kml_metrics_finish(struct kml_metrics *m);
+void kml_metrics_listening(struct kml_metrics *m, const char *address);
+void kml_metrics_record(struct kml_metrics *m, const struct kml_conductor *c, const struct kml_record *r);
+void kml_metrics_progress(struct kml_metrics *m, const struct kml_conductor *c, uint64_t now); /* when it is time */
+void kml_metrics_over(struct kml_metrics *m, const struct kml_conductor *c, const char *model, uint64_t bytes);
+
+/* Samples per second of training: over the whole job once it is over, over the last interval before. */
+double kml_metrics_rate(const struct kml_metrics *m, const struct kml_conductor *c);
+double kml_metrics_remaining(const struct kml_conductor *c); /* seconds; 0: unknown */
+
+#endif
