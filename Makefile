@@ -12,7 +12,7 @@ PKG      := pkg-config
 PYTHON   ?= /usr/bin/python3
 
 # ---- Floors: who may use whom. Data, not prose: the include path and the link line of every layer follow from it. ----
-LAYERS     := base math sched sync wire rpc data store pki doc job obs
+LAYERS     := base math sched sync wire rpc data store pki doc job kube obs
 USES_base  :=
 USES_math  := base
 USES_sched := math base
@@ -24,6 +24,7 @@ USES_store := base
 USES_pki   := base
 USES_doc   := base
 USES_job   := doc base
+USES_kube  := doc base
 USES_obs   := base
 USES_ps     := rpc wire job doc store sync sched math obs pki base
 USES_worker := rpc wire job doc data store sync math obs pki base
@@ -35,6 +36,7 @@ PKGS_rpc  := grpc
 PKGS_data := zlib
 PKGS_pki  := libcrypto
 PKGS_doc  := jansson yaml-0.1
+PKGS_kube := libcurl
 PKGS_obs  := libmicrohttpd
 PROGRAMS  := ps worker cli
 NAME_ps     := kunal-ps

@@ -33,6 +33,25 @@ int kml_crew_calibration(const char *text, double *cost_ns, struct kml_err *err)
     return 0;
 }
 
+/* All signals are blocked: one that asks us to stop waits here, and stays for the caller to take. */
+static bool stop_waits(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
+            sigismember(&pending, SIGHUP) == 1);
+}
+
+/* The end of the child is no news here, and must not keep the signalfd readable. */
+static void drop_sigchld(void)
+{
+    const struct timespec at_once = {0};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigtimedwait(&set, NULL, &at_once);
+}
+
 /* Until the end of its output. 0, or -1 with the reason why we did not wait for that. */
 static int collect(int out, int signals, struct kml_buf *text, struct kml_err *err)
 {
@@ -42,11 +61,13 @@ static int collect(int out, int signals, struct kml_buf *text, struct kml_err *e
         struct pollfd fds[] = {{.fd = out, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
         uint64_t now = kml_now(&clock);
         if (now >= until) {
-            return kml_fail(err, KML_TIMEOUT, "kunal-worker --calibrate took more than %d s", CALIBRATE_MS / 1000);
+            return kml_fail(err, KML_TIMEOUT, "kunal-worker --calibrate took more than %d s",
+                            CALIBRATE_MS / 1000);
         }
         (void)poll(fds, KML_COUNT(fds), (int)((until - now) / KML_MILLISECOND) + 1);
-        if ((fds[1].revents & POLLIN) != 0) {
-            return kml_fail(err, KML_CANCELLED, "interrupted while calibrating"); /* the signal is left for the caller */
+        drop_sigchld();
+        if (stop_waits()) {
+            return kml_fail(err, KML_CANCELLED, "interrupted while calibrating");
         }
         if (fds[0].revents == 0) {
             continue;
@@ -71,6 +92,17 @@ static void wait_for_end(struct kml_child *child)
     }
 }
 
+/* The kind of error that ends a program with this code. */
+static enum kml_code error_of_exit(unsigned code)
+{
+    for (int c = KML_OK + 1; c < KML_CODE_COUNT; c++) {
+        if ((unsigned)kml_code_exit((enum kml_code)c) == code) {
+            return (enum kml_code)c;
+        }
+    }
+    return KML_INTERNAL;
+}
+
 static int calibrate(struct kml_child *child, int signals, double *cost_ns, struct kml_err *err)
 {
     struct kml_buf text;
@@ -83,7 +115,7 @@ static int calibrate(struct kml_child *child, int signals, double *cost_ns, stru
     if (result == 0 && child->code != 0) {
         char why[KML_ERR_TEXT];
         kml_child_epitaph(child, why, sizeof why);
-        result = kml_fail(err, KML_INVALID, "calibration: %s", why);
+        result = kml_fail(err, error_of_exit(child->code), "calibration: %s", why);
     } else if (result == 0) {
         result = kml_crew_calibration(kml_buf_text(&text), cost_ns, err);
     }
@@ -103,7 +135,8 @@ int kml_crew_calibrate(struct kml_crew *c, int signals, double *cost_ns, struct 
     kml_environment_set(&e, "KUNAL_INDEX", "0");
     kml_environment_set(&e, "KUNAL_JOB_UID", c->uid);
     kml_environment_set(&e, "KUNAL_JOB", job);
-    kml_environment_set(&e, "KUNAL_CONDUCTOR", conductor); /* part of the contract; nobody listens there yet */
+    kml_environment_set(&e, "KUNAL_CONDUCTOR",
+                        conductor); /* part of the contract; nobody listens there yet */
     kml_environment_set(&e, "OPENBLAS_NUM_THREADS", "1");
     kml_child_init(&child, "kunal-calibrate", c->folder->path);
     const struct kml_child_command command = {argv[0], argv, e.text, true};

@@ -17,7 +17,8 @@
 
 void kml_child_init(struct kml_child *c, const char *name, const char *folder)
 {
-    *c = (struct kml_child){.name = kml_strdup(name), .log = kml_format("%s/%s.log", folder, name), .out = -1};
+    *c =
+        (struct kml_child){.name = kml_strdup(name), .log = kml_format("%s/%s.log", folder, name), .out = -1};
 }
 
 void kml_child_finish(struct kml_child *c)
@@ -85,7 +86,8 @@ char *kml_child_find_program(const char *name, struct kml_err *err)
     return found;
 }
 
-/* What the new process does before it is another program: only calls that are safe after a fork among threads. */
+/* What the new process does before it is another program: only calls that are safe after a fork among
+ * threads. */
 struct birth {
     const char *path;
     const struct kml_child_command *command;
@@ -125,8 +127,8 @@ static int outcome_of_exec(int report, struct kml_err *err, const char *path)
 }
 
 /*
- * _Fork and not posix_spawn: only code of our own in the new process can ask for PR_SET_PDEATHSIG. _Fork and not fork:
- * gRPC's fork handlers have nothing to do in a process that becomes another program at once.
+ * _Fork and not posix_spawn: only code of our own in the new process can ask for PR_SET_PDEATHSIG. _Fork and
+ * not fork: gRPC's fork handlers have nothing to do in a process that becomes another program at once.
  */
 static int give_birth(struct kml_child *c, struct birth *b, struct kml_err *err)
 {
@@ -203,10 +205,12 @@ bool kml_child_reap(struct kml_child *c, uint64_t now_ns)
 {
     siginfo_t info = {0};
     int status;
-    if (c->pid == 0 || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != c->pid) {
+    if (c->pid == 0 || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+        info.si_pid != c->pid) {
         return false;
     }
-    /* What it started itself, and left behind; while it is not reaped yet, its number cannot be somebody else's. */
+    /* What it started itself, and left behind; while it is not reaped yet, its number cannot be somebody
+     * else's. */
     (void)kill(-c->pid, SIGKILL);
     if (waitpid(c->pid, &status, 0) != c->pid) {
         return false;
@@ -231,9 +235,10 @@ void kml_child_epitaph(const struct kml_child *c, char *out, size_t room)
     char words[KML_ERR_TEXT];
     kml_child_last_words(c->log, c->log_start, words, sizeof words);
     if (c->killed) {
-        (void)snprintf(out, room, "%s died, %s%s%s", c->name, kml_exit_meaning(c->code), words[0] == '\0' ? "" : ": ", words);
-    } else {
-        (void)snprintf(out, room, "%s ended with exit code %u (%s)%s%s", c->name, c->code, kml_exit_meaning(c->code),
+        (void)snprintf(out, room, "%s died, %s%s%s", c->name, kml_exit_meaning(c->code),
                        words[0] == '\0' ? "" : ": ", words);
+    } else {
+        (void)snprintf(out, room, "%s ended with exit code %u (%s)%s%s", c->name, c->code,
+                       kml_exit_meaning(c->code), words[0] == '\0' ? "" : ": ", words);
     }
 }

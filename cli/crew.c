@@ -10,7 +10,8 @@
 #include "cli/environment.h"
 #include "doc/doc.h"
 
-void kml_crew_init(struct kml_crew *c, const struct kml_job *job, const struct kml_run_folder *folder, const char *uid)
+void kml_crew_init(struct kml_crew *c, const struct kml_job *job, const struct kml_run_folder *folder,
+                   const char *uid)
 {
     *c = (struct kml_crew){.job = job,
                            .folder = folder,
@@ -20,7 +21,8 @@ void kml_crew_init(struct kml_crew *c, const struct kml_job *job, const struct k
     c->child = KML_NEW_ARRAY(kml_crew_size(c), struct kml_child);
     for (uint32_t i = 0; i < kml_crew_size(c); i++) {
         bool ps = i < c->shards;
-        kml_auto_free char *name = kml_format("kunal-%s-%u", ps ? "ps" : "worker", (unsigned)(ps ? i : i - c->shards));
+        kml_auto_free char *name =
+            kml_format("kunal-%s-%u", ps ? "ps" : "worker", (unsigned)(ps ? i : i - c->shards));
         kml_child_init(&c->child[i], name, folder->path);
     }
 }
@@ -67,6 +69,8 @@ static void common(const struct kml_crew *c, const char *role, const char *folde
     kml_environment_set(e, "KUNAL_JOB_UID", c->uid);
     kml_environment_set(e, "KUNAL_JOB", job);
     kml_environment_set(e, "KUNAL_CONDUCTOR", c->conductor);
+    /* All run here, for this user; --tls and --listen are for the way over a network, so they take it. */
+    kml_environment_set(e, "KUNAL_SHARED", c->tls || c->listen != NULL ? NULL : "1");
     if (c->tls) {
         kml_auto_free char *tls = kml_run_folder_tls_of(c->folder, folder_role, index);
         kml_environment_set(e, "KUNAL_TLS_DIR", tls);
@@ -77,7 +81,10 @@ static void for_ps(const struct kml_crew *c, uint32_t index, struct kml_environm
 {
     kml_auto_free char *socket = kml_run_folder_socket(c->folder, index);
     common(c, "PS", "ps", index, e);
-    kml_environment_set(e, "KUNAL_LISTEN", c->listen == NULL ? socket : index == 0 ? c->listen : "127.0.0.1:0");
+    kml_environment_set(e, "KUNAL_LISTEN",
+                        c->listen == NULL ? socket
+                        : index == 0      ? c->listen
+                                          : "127.0.0.1:0");
     if (index == 0 && c->job->output.uri == NULL) {
         kml_environment_set(e, "KUNAL_OUTPUT", c->folder->path);
     }
@@ -122,11 +129,13 @@ static char **custom_arguments(const struct kml_job_template *t)
 static int start_with(struct kml_child *child, char *const *argv, const struct kml_environment *e, bool pipe,
                       struct kml_err *err)
 {
-    const struct kml_child_command command = {.program = argv[0], .argv = argv, .envp = e->text, .pipe = pipe};
+    const struct kml_child_command command = {
+        .program = argv[0], .argv = argv, .envp = e->text, .pipe = pipe};
     return kml_child_start(child, &command, err);
 }
 
-static int start_worker(struct kml_crew *c, uint32_t index, const struct kml_environment *e, struct kml_err *err)
+static int start_worker(struct kml_crew *c, uint32_t index, const struct kml_environment *e,
+                        struct kml_err *err)
 {
     struct kml_child *child = &c->child[c->shards + index];
     const struct kml_job_template *t = &c->job->worker.template;
@@ -135,8 +144,9 @@ static int start_worker(struct kml_crew *c, uint32_t index, const struct kml_env
         return start_with(child, argv, e, false, err);
     }
     if (t->command_count == 0) {
-        return kml_fail(err, KML_INVALID,
-                        "spec.replicaSpecs.Worker.template: model.kind Custom needs the command of your program there");
+        return kml_fail(
+            err, KML_INVALID,
+            "spec.replicaSpecs.Worker.template: model.kind Custom needs the command of your program there");
     }
     kml_auto_free char **argv = custom_arguments(t);
     return start_with(child, argv, e, false, err);

@@ -9,8 +9,8 @@
 #define CALL_TIMEOUT (2 * KML_SECOND)
 #define STOP_TIMEOUT (10 * KML_SECOND)
 
-int kml_driver_open(struct kml_driver *d, struct kml_loop *loop, const char *address, const char *tls, const char *uid,
-                    struct kml_err *err)
+int kml_driver_open(struct kml_driver *d, struct kml_loop *loop, const char *address, const char *tls,
+                    const char *uid, struct kml_err *err)
 {
     *d = (struct kml_driver){.loop = loop};
     struct kml_creds *creds = NULL;
@@ -38,8 +38,8 @@ void kml_driver_close(struct kml_driver *d)
     *d = (struct kml_driver){0};
 }
 
-static void call(struct kml_driver *d, const char *method, const ProtobufCMessage *request, uint64_t timeout_ns,
-                 kml_reply_fn *done)
+static void call(struct kml_driver *d, const char *method, const ProtobufCMessage *request,
+                 uint64_t timeout_ns, kml_reply_fn *done)
 {
     struct kml_buf bytes;
     kml_buf_init(&bytes, KML_CONTROL_MAX);

@@ -6,8 +6,9 @@
 #include "base/mem.h"
 
 static const char *const contract[] = {
-    "KUNAL_ROLE",      "KUNAL_INDEX",  "KUNAL_JOB_UID", "KUNAL_CONDUCTOR", "KUNAL_JOB",     "KUNAL_TLS_DIR", "KUNAL_LISTEN",
-    "KUNAL_ADVERTISE", "KUNAL_OUTPUT", "KUNAL_PACE_NS", "KUNAL_SPEED",     "KUNAL_PROFILE", "KUNAL_HTTP",
+    "KUNAL_ROLE",    "KUNAL_INDEX",   "KUNAL_JOB_UID",   "KUNAL_CONDUCTOR", "KUNAL_JOB",
+    "KUNAL_TLS_DIR", "KUNAL_LISTEN",  "KUNAL_ADVERTISE", "KUNAL_OUTPUT",    "KUNAL_PACE_NS",
+    "KUNAL_SPEED",   "KUNAL_PROFILE", "KUNAL_SHARED",    "KUNAL_PARENT_FD",
 };
 
 static bool is_named(const char *text, const char *name)

@@ -22,7 +22,8 @@ static char *make_default(const char *name, uint64_t wall_ns, struct kml_err *er
     char stamp[32];
     struct tm local;
     time_t seconds = (time_t)(wall_ns / KML_SECOND);
-    if (localtime_r(&seconds, &local) == NULL || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0) {
+    if (localtime_r(&seconds, &local) == NULL ||
+        strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0) {
         (void)kml_fail(err, KML_INTERNAL, "the time of day is out of range");
         return NULL;
     }
@@ -30,7 +31,8 @@ static char *make_default(const char *name, uint64_t wall_ns, struct kml_err *er
         return NULL;
     }
     for (int n = 1; n <= SAME_SECOND_MOST; n++) {
-        char *path = n == 1 ? kml_format("runs/%s-%s", name, stamp) : kml_format("runs/%s-%s-%d", name, stamp, n);
+        char *path =
+            n == 1 ? kml_format("runs/%s-%s", name, stamp) : kml_format("runs/%s-%s-%d", name, stamp, n);
         if (mkdir(path, 0755) == 0) {
             return path;
         }
@@ -41,7 +43,8 @@ static char *make_default(const char *name, uint64_t wall_ns, struct kml_err *er
             return NULL;
         }
     }
-    (void)kml_fail(err, KML_EXISTS, "runs/%s-%s and %d more are there already", name, stamp, SAME_SECOND_MOST);
+    (void)kml_fail(err, KML_EXISTS, "runs/%s-%s and %d more are there already", name, stamp,
+                   SAME_SECOND_MOST);
     return NULL;
 }
 
@@ -77,8 +80,8 @@ static int place_sockets(struct kml_run_folder *f, struct kml_err *err)
     return 0;
 }
 
-int kml_run_folder_make(struct kml_run_folder *f, const char *wanted, const char *name, uint32_t shards, uint64_t wall_ns,
-                        struct kml_err *err)
+int kml_run_folder_make(struct kml_run_folder *f, const char *wanted, const char *name, uint32_t shards,
+                        uint64_t wall_ns, struct kml_err *err)
 {
     *f = (struct kml_run_folder){.shards = shards};
     kml_auto_free char *made = wanted == NULL ? make_default(name, wall_ns, err) : make_wanted(wanted, err);
@@ -122,8 +125,8 @@ char *kml_run_folder_socket(const struct kml_run_folder *f, uint32_t shard)
     return kml_format("unix:%s/ps-%u.sock", f->sockets, (unsigned)shard);
 }
 
-int kml_run_folder_write(const struct kml_run_folder *f, const char *name, struct kml_view text, unsigned mode,
-                         struct kml_err *err)
+int kml_run_folder_write(const struct kml_run_folder *f, const char *name, struct kml_view text,
+                         unsigned mode, struct kml_err *err)
 {
     kml_auto_free char *path = kml_run_folder_file(f, name);
     return kml_file_write(path, &text, 1, mode, err);
@@ -194,8 +197,8 @@ static int issue_all(const struct issuer *i, uint32_t shards, uint32_t workers, 
     return issue(i, "driver", 0, err);
 }
 
-int kml_run_folder_tls(const struct kml_run_folder *f, const char *uid, uint32_t shards, uint32_t workers, uint64_t wall_ns,
-                       struct kml_err *err)
+int kml_run_folder_tls(const struct kml_run_folder *f, const char *uid, uint32_t shards, uint32_t workers,
+                       uint64_t wall_ns, struct kml_err *err)
 {
     uint64_t now = wall_ns / KML_SECOND;
     struct kml_pki_pair ca;

@@ -12,9 +12,10 @@ static void print_overview(void)
     for (const struct kml_verb *v = kml_verbs(); v->name != NULL; v++) {
         (void)printf("  %-10s  %s\n", v->name, v->summary);
     }
-    (void)printf("\nStart here:\n"
-                 "  kunal run examples/fashion-mnist.yaml    train a model with a parameter server and four workers\n"
-                 "  kunal VERB --help                        flags, examples and exit codes of a verb\n");
+    (void)printf(
+        "\nStart here:\n"
+        "  kunal run examples/fashion-mnist.yaml    train a model with a parameter server and four workers\n"
+        "  kunal VERB --help                        flags, examples and exit codes of a verb\n");
 }
 
 int kml_cli_help(int argc, char **argv)

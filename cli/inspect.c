@@ -15,8 +15,10 @@
 
 static const struct kml_usage usage = {
     .synopsis = "kunal inspect MODEL [flags]",
-    .story = "Shows what is inside a model file (safetensors): tensors with shape, type, size, mean, standard deviation, least\n"
-             "and largest value, how many numbers are NaN or infinite; the metadata; the SHA-256 of the file.\n",
+    .story =
+        "Shows what is inside a model file (safetensors): tensors with shape, type, size, mean, standard "
+        "deviation, least\n"
+        "and largest value, how many numbers are NaN or infinite; the metadata; the SHA-256 of the file.\n",
     .examples = "  kunal inspect runs/fashion-20260131-120000/model.safetensors\n"
                 "  kunal inspect model.safetensors --json | python3 -m json.tool\n",
     .exits = "  0   the file was read\n"
@@ -55,8 +57,8 @@ static void print_clean(const char *text)
 static void print_tensors(const struct kml_safetensors *s)
 {
     int width = widest_name(s);
-    (void)printf("%-*s  %-14s %-5s %12s %12s %12s %12s %12s %10s\n", width, "tensor", "shape", "dtype", "bytes", "mean",
-                 "std", "min", "max", "non-finite");
+    (void)printf("%-*s  %-14s %-5s %12s %12s %12s %12s %12s %10s\n", width, "tensor", "shape", "dtype",
+                 "bytes", "mean", "std", "min", "max", "non-finite");
     for (uint32_t i = 0; i < s->count; i++) {
         const struct kml_tensor *t = &s->tensor[i];
         struct kml_tensor_stats stats;
@@ -65,8 +67,9 @@ static void print_tensors(const struct kml_safetensors *s)
         shape_text(t, shape);
         print_clean(t->name);
         (void)printf("%*s  %-14s %-5s %12zu %12.5g %12.5g %12.5g %12.5g %10" PRIu64 "\n",
-                     width > (int)strlen(t->name) ? width - (int)strlen(t->name) : 0, "", shape, kml_dtype_name(t->dtype),
-                     t->data.size, stats.mean, stats.deviation, stats.least, stats.most, stats.non_finite);
+                     width > (int)strlen(t->name) ? width - (int)strlen(t->name) : 0, "", shape,
+                     kml_dtype_name(t->dtype), t->data.size, stats.mean, stats.deviation, stats.least,
+                     stats.most, stats.non_finite);
     }
 }
 
@@ -77,8 +80,8 @@ static void print_text(const struct kml_safetensors *s, const char *sha256)
         elements += s->tensor[i].data.size / kml_dtype_size(s->tensor[i].dtype);
     }
     print_tensors(s);
-    (void)printf("\n%u tensors, %" PRIu64 " numbers, %zu bytes\nsha256 %s\n", (unsigned)s->count, elements, s->file.size,
-                 sha256);
+    (void)printf("\n%u tensors, %" PRIu64 " numbers, %zu bytes\nsha256 %s\n", (unsigned)s->count, elements,
+                 s->file.size, sha256);
     for (uint32_t i = 0; i < s->metadata_count; i++) {
         print_clean(s->metadata[i].key);
         (void)printf(" = ");

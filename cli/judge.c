@@ -9,11 +9,11 @@
 #include "cli/supervise.h"
 #include "job/exitcode.h"
 
-#define SETTLE_NS KML_SECOND         /* how long an end waits for the conductor's word */
-#define LEAVE_NS (10 * KML_SECOND)   /* after success: time to end by themselves */
-#define OBEY_NS (2 * KML_SECOND)     /* after a failure: the conductor's Stop is on its way */
+#define SETTLE_NS KML_SECOND       /* how long an end waits for the conductor's word */
+#define LEAVE_NS (10 * KML_SECOND) /* after success: time to end by themselves */
+#define OBEY_NS (2 * KML_SECOND)   /* after a failure: the conductor's Stop is on its way */
 #define SAVE_NS (10 * KML_SECOND)
-#define IDLE_NS (5 * KML_SECOND)     /* all workers ended well, but the training did not */
+#define IDLE_NS (5 * KML_SECOND) /* all workers ended well, but the training did not */
 
 void kml_supervisor_close(struct kml_supervisor *s, uint64_t grace_ns, uint64_t now)
 {
@@ -58,7 +58,8 @@ static void take_numbers(struct kml_outcome *o, const Kunal__V1__JobStatus *stat
 
 static int exit_code_of(const Kunal__V1__JobStatus *status)
 {
-    return status->exit_code > 0 && status->exit_code < 126 ? (int)status->exit_code : kml_code_exit(KML_INTERNAL);
+    return status->exit_code > 0 && status->exit_code < 126 ? (int)status->exit_code
+                                                            : kml_code_exit(KML_INTERNAL);
 }
 
 void kml_supervisor_stopped(struct kml_supervisor *s, const char *why_not, uint64_t now)
@@ -81,7 +82,8 @@ void kml_supervisor_stopped(struct kml_supervisor *s, const char *why_not, uint6
 void kml_supervisor_status(struct kml_supervisor *s, uint64_t now)
 {
     const Kunal__V1__JobStatus *status = s->driver.status;
-    if (status->phase != KUNAL__V1__PHASE__STARTING && status->phase != KUNAL__V1__PHASE__FAILED && !s->trained) {
+    if (status->phase != KUNAL__V1__PHASE__STARTING && status->phase != KUNAL__V1__PHASE__FAILED &&
+        !s->trained) {
         s->trained = true;
         s->wall_running = kml_wall_ns();
     }
@@ -168,10 +170,11 @@ static bool training_is_over(const struct kml_supervisor *s)
     return status != NULL && status->phase >= KUNAL__V1__PHASE__SAVING;
 }
 
-static void fail_by_worker(struct kml_supervisor *s, const char *reason, const char *words, const char *tail, unsigned code,
-                           uint64_t now)
+static void fail_by_worker(struct kml_supervisor *s, const char *reason, const char *words, const char *tail,
+                           unsigned code, uint64_t now)
 {
-    kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_outcome_exit_of_child(code), reason, "%s%s", words, tail);
+    kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_outcome_exit_of_child(code), reason, "%s%s", words,
+                    tail);
     kml_supervisor_close(s, 0, now);
 }
 
@@ -200,8 +203,8 @@ static void carry_out(struct kml_supervisor *s, uint32_t w, const struct kml_res
         }
         break;
     case KML_RESTART_OVER_LIMIT:
-        (void)snprintf(tail, sizeof tail, "; failure %u, more than runPolicy.backoffLimit %u", (unsigned)s->restart.failures,
-                       (unsigned)s->restart.limit);
+        (void)snprintf(tail, sizeof tail, "; failure %u, more than runPolicy.backoffLimit %u",
+                       (unsigned)s->restart.failures, (unsigned)s->restart.limit);
         fail_by_worker(s, "BackoffLimitExceeded", words, tail, child->code, now);
         break;
     }
@@ -212,7 +215,8 @@ static void judge_worker(struct kml_supervisor *s, uint32_t w, uint64_t now)
     if (s->stage != KML_STAGE_RUNNING || training_is_over(s)) {
         return; /* nobody needs it any more */
     }
-    struct kml_restart_verdict v = kml_restart_ended(&s->restart, w, s->crew->child[s->crew->shards + w].code);
+    struct kml_restart_verdict v =
+        kml_restart_ended(&s->restart, w, s->crew->child[s->crew->shards + w].code);
     carry_out(s, w, &v, now);
 }
 
@@ -233,7 +237,8 @@ void kml_supervisor_judge(struct kml_supervisor *s, uint64_t now)
             judge_one(s, i, now);
         }
     }
-    if (s->stage == KML_STAGE_RUNNING && s->idle_since != 0 && now - s->idle_since > IDLE_NS && !training_is_over(s)) {
+    if (s->stage == KML_STAGE_RUNNING && s->idle_since != 0 && now - s->idle_since > IDLE_NS &&
+        !training_is_over(s)) {
         kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(KML_INTERNAL), "WorkerFailed",
                         "all workers ended with exit code 0, but the training is not over");
         kml_supervisor_close(s, 0, now);

@@ -58,7 +58,8 @@ static bool say_json(const char *line, char *out, size_t room, bool *error)
     *error = level != NULL && strcmp(level, "error") == 0;
     good = message != NULL;
     if (good) {
-        (void)snprintf(out, room, "%s%s%s", message, cause == NULL ? "" : ": ", cause == NULL ? "" : without_code(cause));
+        (void)snprintf(out, room, "%s%s%s", message, cause == NULL ? "" : ": ",
+                       cause == NULL ? "" : without_code(cause));
     }
     kml_doc_finish(&doc);
     return good;

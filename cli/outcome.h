@@ -20,17 +20,18 @@ struct kml_outcome {
     double seconds; /* of training, without evaluation */
     double loss;    /* of the last evaluation, or of training when there was none; NaN: not known */
     double accuracy;
-    bool has_accuracy; /* classifiers */
+    bool has_accuracy;                 /* classifiers */
     char reason[KML_OUTCOME_REASON];   /* FAILED, STOPPED: CamelCase */
     char message[KML_OUTCOME_MESSAGE]; /* FAILED, STOPPED */
-    char *model; /* absolute path or URI of what was saved; owned; NULL: nothing */
+    char *model;                       /* absolute path or URI of what was saved; owned; NULL: nothing */
     int exit_code;
 };
 
 void kml_outcome_init(struct kml_outcome *o);
 void kml_outcome_finish(struct kml_outcome *o);
 
-/* Sets kind, reason, message and exit code; the numbers stay. Only the first verdict counts: later ones change nothing. */
+/* Sets kind, reason, message and exit code; the numbers stay. Only the first verdict counts: later ones
+ * change nothing. */
 void kml_outcome_set(struct kml_outcome *o, enum kml_outcome_kind kind, int exit_code, const char *reason,
                      const char *format, ...) KML_PRINTF(5, 6);
 
@@ -43,8 +44,8 @@ void kml_outcome_set(struct kml_outcome *o, enum kml_outcome_kind kind, int exit
 int kml_outcome_line(const struct kml_outcome *o, struct kml_buf *out, struct kml_err *err) KML_MUST_CHECK;
 
 /*
- * The exit code of `kunal` after a child that ended with `code`: its own below 126; what a signal ended is 75 when a new
- * try may help and 70 when not, because a code above 128 would say that `kunal` itself was killed.
+ * The exit code of `kunal` after a child that ended with `code`: its own below 126; what a signal ended is 75
+ * when a new try may help and 70 when not, because a code above 128 would say that `kunal` itself was killed.
  */
 int kml_outcome_exit_of_child(unsigned code);
 

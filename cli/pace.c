@@ -48,7 +48,8 @@ int kml_pace_speeds(struct kml_pace *p, const char *text, struct kml_err *err)
         at = at[length] == ',' ? at + length + 1 : NULL;
     }
     if (count != p->workers) {
-        return kml_fail(err, KML_USAGE, "--speeds has %u numbers, but the job has %u workers; give one for each",
+        return kml_fail(err, KML_USAGE,
+                        "--speeds has %u numbers, but the job has %u workers; give one for each",
                         (unsigned)count, (unsigned)p->workers);
     }
     return 0;
@@ -96,7 +97,8 @@ static int read_event(struct kml_pace *p, char *line, struct kml_err *err)
         return kml_fail(err, KML_INVALID, "%s seconds: times must not be negative nor go back", seconds);
     }
     if (index >= p->workers) {
-        return kml_fail(err, KML_INVALID, "there is no worker %s; the job has 0 to %u", worker, (unsigned)(p->workers - 1));
+        return kml_fail(err, KML_INVALID, "there is no worker %s; the job has 0 to %u", worker,
+                        (unsigned)(p->workers - 1));
     }
     if (p->events == KML_PACE_EVENTS_MAX) {
         return kml_fail(err, KML_TOO_LARGE, "more than %d changes of speed", KML_PACE_EVENTS_MAX);
@@ -115,7 +117,8 @@ int kml_pace_profile(struct kml_pace *p, const char *name, struct kml_view text,
         size_t length = (size_t)((stop == NULL ? end : stop) - at);
         char line[LINE_MAX_LETTERS + 1];
         if (length > LINE_MAX_LETTERS) {
-            return kml_fail(err, KML_INVALID, "%s:%u: the line is too long; write: seconds worker speed", name, line_number);
+            return kml_fail(err, KML_INVALID, "%s:%u: the line is too long; write: seconds worker speed",
+                            name, line_number);
         }
         memcpy(line, at, length);
         line[length] = '\0';
@@ -190,8 +193,8 @@ double kml_pace_smallest(const struct kml_pace *p, double cost_ns, double cores)
     return by_sum > by_one ? by_sum : by_one;
 }
 
-int kml_pace_choose(const struct kml_pace *p, double cost_ns, double cores, double wanted_ns, double *nominal_ns,
-                    struct kml_err *err)
+int kml_pace_choose(const struct kml_pace *p, double cost_ns, double cores, double wanted_ns,
+                    double *nominal_ns, struct kml_err *err)
 {
     double smallest = kml_pace_smallest(p, cost_ns, cores);
     if (wanted_ns == 0) {
@@ -200,7 +203,8 @@ int kml_pace_choose(const struct kml_pace *p, double cost_ns, double cores, doub
     }
     if (wanted_ns < smallest) {
         return kml_fail(err, KML_USAGE,
-                        "--nominal %.0fns is not feasible: a sample costs %.0f ns of a core here, the speeds sum up to %g at "
+                        "--nominal %.0fns is not feasible: a sample costs %.0f ns of a core here, the speeds "
+                        "sum up to %g at "
                         "most, and the workers may use %g of %g cores; the smallest is --nominal %.0fns",
                         wanted_ns, cost_ns, kml_pace_peak_sum(p), cores / 2, cores, smallest + 1);
     }

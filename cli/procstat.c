@@ -46,8 +46,8 @@ void kml_procstat_read(pid_t pid, uint64_t now_ns, struct kml_procstat *out)
     kml_buf_finish(&statm);
 }
 
-bool kml_procstat_cores(const struct kml_procstat *before, const struct kml_procstat *now, double ticks_a_second,
-                        double *cores)
+bool kml_procstat_cores(const struct kml_procstat *before, const struct kml_procstat *now,
+                        double ticks_a_second, double *cores)
 {
     if (!before->known || !now->known || now->at_ns <= before->at_ns || now->cpu_ticks < before->cpu_ticks) {
         return false;

@@ -76,7 +76,8 @@ static const char *phase_name(const struct kml_supervisor *s)
     return s->trained ? "Running" : "Created";
 }
 
-static struct kml_status_role role_of(const struct kml_supervisor *s, uint32_t from, uint32_t count, uint32_t ready)
+static struct kml_status_role role_of(const struct kml_supervisor *s, uint32_t from, uint32_t count,
+                                      uint32_t ready)
 {
     struct kml_status_role r = {.desired = count, .ready = ready};
     for (uint32_t i = from; i < from + count; i++) {
@@ -131,7 +132,8 @@ static int write_status(struct kml_supervisor *s, struct kml_status_view *v, str
 int kml_supervisor_write_status(struct kml_supervisor *s, uint64_t now, struct kml_err *err)
 {
     bool over = s->outcome->kind != KML_OUTCOME_NONE;
-    if (s->options->status_file == NULL || (!over && s->written_ns != 0 && now - s->written_ns < KML_SECOND)) {
+    if (s->options->status_file == NULL ||
+        (!over && s->written_ns != 0 && now - s->written_ns < KML_SECOND)) {
         return 0;
     }
     if (over && s->wall_end == 0) {
@@ -141,7 +143,8 @@ int kml_supervisor_write_status(struct kml_supervisor *s, uint64_t now, struct k
     struct kml_buf fresh;
     kml_buf_init(&fresh, s->written.max);
     int result = kml_status_json(&v, &fresh, err);
-    bool same = result == 0 && fresh.size == s->written.size && memcmp(kml_buf_text(&fresh), kml_buf_text(&s->written), fresh.size) == 0;
+    bool same = result == 0 && fresh.size == s->written.size &&
+                memcmp(kml_buf_text(&fresh), kml_buf_text(&s->written), fresh.size) == 0;
     if (result == 0 && !same) {
         struct kml_buf old = s->written;
         s->written = fresh;

@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "job/exitcode.h"
 
-void kml_restart_init(struct kml_restart *r, enum kml_job_restart policy, uint32_t limit, struct kml_restart_seat *seat,
-                      uint32_t workers)
+void kml_restart_init(struct kml_restart *r, enum kml_job_restart policy, uint32_t limit,
+                      struct kml_restart_seat *seat, uint32_t workers)
 {
     *r = (struct kml_restart){.policy = policy, .limit = limit, .seat = seat, .workers = workers};
 }

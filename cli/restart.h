@@ -7,28 +7,30 @@
 #include "job/enums.h"
 
 /*
- * What happens when a worker ends: restartPolicy and backoffLimit, as a state machine without clock or process.
+ * What happens when a worker ends: restartPolicy and backoffLimit, as a state machine without clock or
+ * process.
  *
- * Between any two calls: every worker runs, waits for its restart, or is gone for good; `failures` counts the ends that
- * failed, over the whole job; once it is above the limit the job is over. Ends with code 0 never count.
+ * Between any two calls: every worker runs, waits for its restart, or is gone for good; `failures` counts the
+ * ends that failed, over the whole job; once it is above the limit the job is over. Ends with code 0 never
+ * count.
  */
 #define KML_RESTART_FIRST_NS UINT64_C(200000000)
 #define KML_RESTART_MOST_NS UINT64_C(5000000000)
 
 struct kml_restart_seat {
-    bool gone;        /* for good */
-    unsigned code;    /* of its last end */
+    bool gone;     /* for good */
+    unsigned code; /* of its last end */
     uint32_t restarts;
 };
 
 struct kml_restart {
     enum kml_job_restart policy;
-    uint32_t limit;    /* runPolicy.backoffLimit */
+    uint32_t limit; /* runPolicy.backoffLimit */
     uint32_t failures;
     uint32_t restarts; /* of all workers */
     uint32_t workers;
     uint32_t gone;
-    uint32_t gone_failed; /* of them, with a code other than 0 */
+    uint32_t gone_failed;          /* of them, with a code other than 0 */
     struct kml_restart_seat *seat; /* [workers], the caller's array, zeroed */
 };
 
@@ -44,8 +46,8 @@ struct kml_restart_verdict {
     uint64_t wait_ns; /* doubles with each restart of that worker */
 };
 
-void kml_restart_init(struct kml_restart *r, enum kml_job_restart policy, uint32_t limit, struct kml_restart_seat *seat,
-                      uint32_t workers);
+void kml_restart_init(struct kml_restart *r, enum kml_job_restart policy, uint32_t limit,
+                      struct kml_restart_seat *seat, uint32_t workers);
 
 /* `worker`, which runs, ended with `code` (128 + signal for a signal). */
 struct kml_restart_verdict kml_restart_ended(struct kml_restart *r, uint32_t worker, unsigned code);

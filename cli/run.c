@@ -23,9 +23,13 @@
 static const struct kml_usage usage = {
     .synopsis = "kunal run MANIFEST [flags]",
     .story =
-        "Trains the KunalJob of a manifest on this machine: starts parameter servers and workers, shows progress, and ends\n"
-        "with one line on stdout: succeeded, failed or stopped, with the numbers and where the model is. Everything of a\n"
-        "run is kept in its run folder: job.json, metrics.jsonl, one log for each process, model.safetensors.\n"
+        "Trains the KunalJob of a manifest on this machine: starts parameter servers and workers, shows "
+        "progress, "
+        "and ends\n"
+        "with one line on stdout: succeeded, failed or stopped, with the numbers and where the model is. "
+        "Everything of a\n"
+        "run is kept in its run folder: job.json, metrics.jsonl, one log for each process, "
+        "model.safetensors.\n"
         "Ctrl-C saves what was trained so far and stops; a second Ctrl-C stops at once.\n",
     .examples = "  kunal run examples/fashion-mnist.yaml\n"
                 "  kunal run job.yaml --set spec.training.epochs=3 --set spec.synchronization.mode=BSP\n"
@@ -68,7 +72,8 @@ static int load(struct run *r, const char *manifest, struct kml_err *err)
 {
     struct kml_job_notes notes;
     kml_job_notes_init(&notes);
-    int result = kml_job_load_file(&r->job, manifest, r->flags->sets.values, r->flags->sets.count, KML_JOB_LOCAL, &notes, err);
+    int result = kml_job_load_file(&r->job, manifest, r->flags->sets.values, r->flags->sets.count,
+                                   KML_JOB_LOCAL, &notes, err);
     if (result < 0) {
         kml_cli_print_problems(stderr, &notes, err);
     }
@@ -210,8 +215,8 @@ static int choose_pace(struct run *r, struct kml_err *err)
     if (write_profiles(r, err) < 0 || write_pace(r, cost_ns, nominal_ns, err) < 0) {
         return -1;
     }
-    (void)fprintf(stderr, "paced workers: %.0f ns a sample at speed 1 (a sample costs %.0f ns of a core)\n", nominal_ns,
-                  cost_ns);
+    (void)fprintf(stderr, "paced workers: %.0f ns a sample at speed 1 (a sample costs %.0f ns of a core)\n",
+                  nominal_ns, cost_ns);
     r->crew.pace = &r->pace;
     r->crew.nominal_ns = nominal_ns;
     return 0;
@@ -221,7 +226,8 @@ static int choose_pace(struct run *r, struct kml_err *err)
 
 static int prepare(struct run *r, const char *manifest, struct kml_err *err)
 {
-    if (load(r, manifest, err) < 0 || read_pace(r, err) < 0 || take_signals(r, err) < 0 || make_folder(r, err) < 0) {
+    if (load(r, manifest, err) < 0 || read_pace(r, err) < 0 || take_signals(r, err) < 0 ||
+        make_folder(r, err) < 0) {
         return -1;
     }
     kml_crew_init(&r->crew, &r->job, &r->folder, r->uid);
@@ -256,7 +262,8 @@ static void set_failure(const struct run *r, struct kml_outcome *out, const stru
 {
     int signal = err->code == KML_CANCELLED ? pending_signal(r->signals) : 0;
     if (signal != 0) {
-        kml_outcome_set(out, KML_OUTCOME_STOPPED, 128 + signal, KML_STOP_SIGNAL, "%s; nothing was there to save", err->text);
+        kml_outcome_set(out, KML_OUTCOME_STOPPED, 128 + signal, KML_STOP_SIGNAL,
+                        "%s; nothing was there to save", err->text);
         return;
     }
     const char *reason = r->folder.path == NULL ? "ValidationFailed" : "LaunchFailed";
@@ -310,10 +317,14 @@ int kml_cli_run(int argc, char **argv)
         {"set", 0, KML_FLAG_LIST, &f.sets, "PATH=VALUE", "Override a field: spec.training.epochs=3."},
         {"run-dir", 0, KML_FLAG_TEXT, &f.run_folder, "FOLDER", "Keep the run here; default runs/NAME-TIME."},
         {"tls", 0, KML_FLAG_BOOL, &f.tls, NULL, "Encrypt and authenticate all connections (mutual TLS)."},
-        {"listen", 0, KML_FLAG_TEXT, &f.listen, "HOST:PORT", "TCP address of PS-0; default: a socket in the run folder."},
-        {"speeds", 0, KML_FLAG_TEXT, &f.speeds, "V,V,...", "Pace the workers: relative speeds, one for each."},
-        {"speed-profile", 0, KML_FLAG_TEXT, &f.profile, "FILE", "Change speeds in training: lines \"seconds worker speed\"."},
-        {"nominal", 0, KML_FLAG_DURATION, &f.nominal_ns, "TIME", "Time of a sample at speed 1 (50us); default: measured."},
+        {"listen", 0, KML_FLAG_TEXT, &f.listen, "HOST:PORT",
+         "TCP address of PS-0; default: a socket in the run folder."},
+        {"speeds", 0, KML_FLAG_TEXT, &f.speeds, "V,V,...",
+         "Pace the workers: relative speeds, one for each."},
+        {"speed-profile", 0, KML_FLAG_TEXT, &f.profile, "FILE",
+         "Change speeds in training: lines \"seconds worker speed\"."},
+        {"nominal", 0, KML_FLAG_DURATION, &f.nominal_ns, "TIME",
+         "Time of a sample at speed 1 (50us); default: measured."},
         {"status-file", 0, KML_FLAG_TEXT, &f.status_file, "FILE", "Keep the job's status there as JSON."},
         {"quiet", 'q', KML_FLAG_BOOL, &f.quiet, NULL, "No progress line."},
     };

@@ -18,7 +18,8 @@ static void time_of(struct kml_json *w, const char *key, uint64_t ns)
     }
 }
 
-static void condition(struct kml_json *w, const char *type, bool yes, const char *reason, const char *message, uint64_t ns)
+static void condition(struct kml_json *w, const char *type, bool yes, const char *reason, const char *message,
+                      uint64_t ns)
 {
     kml_json_map(w, NULL);
     kml_json_text(w, "type", type);
@@ -39,8 +40,8 @@ static void conditions(struct kml_json *w, const struct kml_status_view *v)
         condition(w, "Running", !over, "KunalJobRunning", "", over ? v->completion_ns : v->running_ns);
     }
     if (over) {
-        condition(w, well ? "Succeeded" : "Failed", true, v->reason == NULL ? "KunalJobSucceeded" : v->reason, v->message,
-                  v->completion_ns);
+        condition(w, well ? "Succeeded" : "Failed", true, v->reason == NULL ? "KunalJobSucceeded" : v->reason,
+                  v->message, v->completion_ns);
     }
     kml_json_close(w);
 }
@@ -91,7 +92,8 @@ static void training(struct kml_json *w, const Kunal__V1__JobStatus *s, uint64_t
 {
     kml_json_map(w, "training");
     kml_json_uint(w, "progressPercentage", percentage(s));
-    kml_json_uint(w, "estimatedRemainingSeconds", s->remaining_seconds > 0 ? (uint64_t)ceil(s->remaining_seconds) : 0);
+    kml_json_uint(w, "estimatedRemainingSeconds",
+                  s->remaining_seconds > 0 ? (uint64_t)ceil(s->remaining_seconds) : 0);
     time_of(w, "lastUpdatedTime", updated_ns);
     kml_json_list(w, "metrics");
     metric(w, "train_loss", s->train_loss);

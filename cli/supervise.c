@@ -11,12 +11,13 @@
 
 #include "base/mem.h"
 
-#define LAUNCH_NS (30 * KML_SECOND)         /* PS-0 has so long to say where it listens */
+#define LAUNCH_NS (30 * KML_SECOND) /* PS-0 has so long to say where it listens */
 #define ASK_NS (200 * KML_MILLISECOND)
 #define METRICS_NS (5 * KML_SECOND)
-#define PROGRESS_NS (2 * KML_SECOND)        /* between plain progress lines */
-#define KILL_NS (5 * KML_SECOND)            /* from TERM to KILL */
-#define ANSWER_NS (5 * KML_MILLISECOND)     /* how long a pass may wait for an answer of the conductor */
+#define PROGRESS_NS (2 * KML_SECOND)    /* between plain progress lines */
+#define ORPHAN_NS (KML_SECOND / 2)      /* from the end of PS-0 to TERM for who is left */
+#define KILL_NS (5 * KML_SECOND)        /* from TERM to KILL */
+#define ANSWER_NS (5 * KML_MILLISECOND) /* how long a pass may wait for an answer of the conductor */
 #define STATUS_MOST ((size_t)1 << 20)
 #define LINE_MOST ((size_t)1 << 20)
 
@@ -44,7 +45,8 @@ static void start(struct kml_supervisor *s, uint32_t i, uint64_t now)
     struct kml_err err;
     s->process[i] = (struct kml_supervised){.judged = true};
     if (kml_crew_start(s->crew, i, &err) < 0) {
-        kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(err.code), "LaunchFailed", "%s", err.text);
+        kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(err.code), "LaunchFailed", "%s",
+                        err.text);
         kml_supervisor_close(s, 0, now);
         return;
     }
@@ -56,7 +58,8 @@ static void connect_driver(struct kml_supervisor *s, struct kml_err *err)
 {
     kml_auto_free char *tls = s->crew->tls ? kml_run_folder_tls_of(s->crew->folder, "driver", 0) : NULL;
     if (kml_driver_open(&s->driver, s->loop, s->crew->conductor, tls, s->crew->uid, err) < 0) {
-        kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(err->code), "LaunchFailed", "%s", err->text);
+        kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(err->code), "LaunchFailed", "%s",
+                        err->text);
     }
 }
 
@@ -196,7 +199,8 @@ static void check_deadlines(struct kml_supervisor *s, uint64_t now)
     if (active != 0 && since >= active) {
         kml_supervisor_stop(s, KML_STOP_DEADLINE, now);
     } else if (before != 0 && since >= before && !s->trained) {
-        kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(KML_TIMEOUT), "PreRunningDeadlineExceeded",
+        kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(KML_TIMEOUT),
+                        "PreRunningDeadlineExceeded",
                         "training did not begin within runPolicy.preRunningDeadlineSeconds, %llu s",
                         (unsigned long long)before);
         kml_supervisor_close(s, 0, now);
@@ -205,6 +209,11 @@ static void check_deadlines(struct kml_supervisor *s, uint64_t now)
 
 static void close_down(struct kml_supervisor *s, uint64_t now)
 {
+    if (!s->terminated && s->crew->child[0].pid == 0 &&
+        s->stage_until > s->crew->child[0].ended_ns + ORPHAN_NS) {
+        s->stage_until =
+            s->crew->child[0].ended_ns + ORPHAN_NS; /* nobody will tell the others anything any more */
+    }
     if (!s->terminated && now >= s->stage_until) {
         signal_all(s, SIGTERM);
         s->terminated = true;
@@ -233,7 +242,8 @@ static void tick(struct kml_supervisor *s, uint64_t now)
     case KML_STAGE_LAUNCHING:
         if (now >= s->stage_until) {
             kml_outcome_set(s->outcome, KML_OUTCOME_FAILED, kml_code_exit(KML_TIMEOUT), "LaunchFailed",
-                            "kunal-ps-0 did not say within 30 s where it listens; see %s", s->crew->child[0].log);
+                            "kunal-ps-0 did not say within 30 s where it listens; see %s",
+                            s->crew->child[0].log);
             kml_supervisor_close(s, 0, now);
         }
         check_deadlines(s, now);
@@ -293,7 +303,8 @@ static int sleep_ms(const struct kml_supervisor *s, uint64_t now)
 static void pass(struct kml_supervisor *s)
 {
     uint64_t now = kml_now(&s->clock);
-    struct pollfd fds[] = {{.fd = s->options->signals, .events = POLLIN}, {.fd = s->crew->child[0].out, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = s->options->signals, .events = POLLIN},
+                           {.fd = s->crew->child[0].out, .events = POLLIN}};
     (void)poll(fds, KML_COUNT(fds), sleep_ms(s, now));
     (void)kml_loop_run(s->loop, s->driver.calls > 0 ? now + ANSWER_NS : 0, true);
     now = kml_now(&s->clock);
@@ -316,8 +327,8 @@ static int begin(struct kml_supervisor *s, struct kml_err *err)
     s->process = KML_NEW_ARRAY(size, struct kml_supervised);
     s->seat = KML_NEW_ARRAY(s->crew->workers, struct kml_restart_seat);
     s->shown = KML_NEW_ARRAY(s->crew->workers, struct kml_progress_worker);
-    kml_restart_init(&s->restart, s->crew->job->worker.restart_policy, s->crew->job->run_policy.backoff_limit, s->seat,
-                     s->crew->workers);
+    kml_restart_init(&s->restart, s->crew->job->worker.restart_policy, s->crew->job->run_policy.backoff_limit,
+                     s->seat, s->crew->workers);
     for (uint32_t i = 0; i < size; i++) {
         s->process[i].judged = true; /* nobody has started */
     }
@@ -353,7 +364,8 @@ static void finish(struct kml_supervisor *s)
 int kml_supervise(struct kml_crew *crew, const struct kml_supervise_options *options, struct kml_outcome *out,
                   struct kml_err *err)
 {
-    struct kml_supervisor s = {.crew = crew, .options = options, .outcome = out, .clock = kml_clock_monotonic(), .metrics = -1};
+    struct kml_supervisor s = {
+        .crew = crew, .options = options, .outcome = out, .clock = kml_clock_monotonic(), .metrics = -1};
     int result = begin(&s, err);
     if (result == 0) {
         start(&s, 0, s.started_ns);

@@ -6,8 +6,9 @@
 #include "store/safetensors.h"
 
 /*
- * What the numbers of a tensor look like. NaN and Inf are counted and left out of the rest; a tensor without a finite
- * element has mean, deviation, least and most 0. Mean and deviation by Welford's update, so large means lose nothing.
+ * What the numbers of a tensor look like. NaN and Inf are counted and left out of the rest; a tensor without
+ * a finite element has mean, deviation, least and most 0. Mean and deviation by Welford's update, so large
+ * means lose nothing.
  */
 struct kml_tensor_stats {
     uint64_t elements;

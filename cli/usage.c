@@ -21,8 +21,8 @@ static int count_check(const struct kml_flag_list *rest, uint32_t least, uint32_
     return 0;
 }
 
-int kml_usage_parse(const struct kml_usage *usage, const struct kml_flag *flags, uint32_t count, int argc, char **argv,
-                    uint32_t least, uint32_t most, struct kml_flag_list *rest)
+int kml_usage_parse(const struct kml_usage *usage, const struct kml_flag *flags, uint32_t count, int argc,
+                    char **argv, uint32_t least, uint32_t most, struct kml_flag_list *rest)
 {
     struct kml_err err;
     bool help;

@@ -16,10 +16,11 @@ struct kml_usage {
 #define KML_USAGE_GO_ON (-1)
 
 /*
- * Reads argv[1..] into the flags' targets and `rest`, which must hold `least`..`most` arguments. Returns KML_USAGE_GO_ON,
- * and the caller ends with kml_flags_finish; or the exit code to end with at once: help was printed, or the error said.
+ * Reads argv[1..] into the flags' targets and `rest`, which must hold `least`..`most` arguments. Returns
+ * KML_USAGE_GO_ON, and the caller ends with kml_flags_finish; or the exit code to end with at once: help was
+ * printed, or the error said.
  */
-int kml_usage_parse(const struct kml_usage *usage, const struct kml_flag *flags, uint32_t count, int argc, char **argv,
-                    uint32_t least, uint32_t most, struct kml_flag_list *rest);
+int kml_usage_parse(const struct kml_usage *usage, const struct kml_flag *flags, uint32_t count, int argc,
+                    char **argv, uint32_t least, uint32_t most, struct kml_flag_list *rest);
 
 #endif

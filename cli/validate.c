@@ -10,7 +10,9 @@
 
 static const struct kml_usage usage = {
     .synopsis = "kunal validate MANIFEST... [flags]",
-    .story = "Checks manifests (YAML or JSON) and prints every problem on a line of its own: file, line, column, path of the\n"
+    .story = "Checks manifests (YAML or JSON) and prints every problem on a line of its own: file, line, "
+             "column, path "
+             "of the\n"
              "field, what is wrong, what to do. Notes on fields that have no effect go to stderr.\n",
     .examples = "  kunal validate examples/fashion-mnist.yaml\n"
                 "  kunal validate job.yaml --set spec.synchronization.mode=BSP\n"
@@ -29,8 +31,9 @@ static int driver_of(const char *name, enum kml_job_driver *out)
         return 0;
     }
     const char *near = kml_nearest(name, names, KML_COUNT(names));
-    (void)fprintf(stderr, "kunal validate: --driver is \"%s\", but there are only local and cluster%s%s%s\n", name,
-                  near == NULL ? "" : "; did you mean ", near == NULL ? "" : near, near == NULL ? "" : "?");
+    (void)fprintf(stderr, "kunal validate: --driver is \"%s\", but there are only local and cluster%s%s%s\n",
+                  name, near == NULL ? "" : "; did you mean ", near == NULL ? "" : near,
+                  near == NULL ? "" : "?");
     return -1;
 }
 
@@ -61,7 +64,8 @@ int kml_cli_validate(int argc, char **argv)
     const char *driver_name = "local";
     const struct kml_flag flags[] = {
         {"set", 0, KML_FLAG_LIST, &sets, "PATH=VALUE", "Override a field: spec.training.epochs=3."},
-        {"driver", 0, KML_FLAG_TEXT, &driver_name, "local|cluster", "Check for `kunal run` (local) or for a cluster."},
+        {"driver", 0, KML_FLAG_TEXT, &driver_name, "local|cluster",
+         "Check for `kunal run` (local) or for a cluster."},
     };
     int code = kml_usage_parse(&usage, flags, KML_COUNT(flags), argc, argv, 1, UINT32_MAX, &files);
     if (code != KML_USAGE_GO_ON) {

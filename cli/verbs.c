@@ -40,6 +40,7 @@ int kml_verb_unknown(const char *name)
     }
     const char *near = kml_nearest(name, names, count);
     (void)fprintf(stderr, "kunal: there is no verb \"%s\"%s%s%s; `kunal help` lists them\n", name,
-                  near == NULL ? "" : ", did you mean \"", near == NULL ? "" : near, near == NULL ? "" : "\"?");
+                  near == NULL ? "" : ", did you mean \"", near == NULL ? "" : near,
+                  near == NULL ? "" : "\"?");
     return kml_code_exit(KML_USAGE);
 }

@@ -2,7 +2,8 @@
 #define KML_CLI_VERBS_H
 
 /*
- * The verbs of `kunal`: one verb, one file. argv[0] is the verb. Each returns the exit code of the program and answers
+ * The verbs of `kunal`: one verb, one file. argv[0] is the verb. Each returns the exit code of the program
+ * and answers
  * --help by itself; results go to stdout, everything else to stderr.
  */
 int kml_cli_run(int argc, char **argv);

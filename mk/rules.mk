@@ -64,6 +64,22 @@ BINARIES := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(NAME_$(p)))
 all: ## build kunal, kunal-ps and kunal-worker into $(BUILD)/bin
 all: $(BINARIES)
 
+# ---- The simulator (tests/sim): the conductor and the shards of ps/ over a virtual clock and network ----
+SIM_LIB      := $(BUILD)/lib/libkml_sim.a
+SIM_OBJ      := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c))
+SIM_PS_OBJ   := $(patsubst %,$(BUILD)/ps/%.o,conductor decide evaluate shard)
+$(SIM_OBJ): $(BUILD)/%.o: %.c Makefile mk/rules.mk $(PROTO_H) $(foreach l,$(LAYERS),$(BUILD)/inc/$(l)/.made)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) -I. $(call layer_includes,$(USES_ps)) $(GEN_INCLUDE) -MMD -MP -c $< -o $@
+$(SIM_LIB): $(SIM_OBJ) $(SIM_PS_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $(SIM_OBJ) $(SIM_PS_OBJ)
+-include $(SIM_OBJ:.o=.d)
+UNIT_MORE_ps := $(SIM_LIB)
+
 # ---- Unit tests: tests/unit/<layer or program>/<name>.c, one cmocka binary each ----
 define unit_rules
 UNIT_SRC_$(1) := $$(wildcard tests/unit/$(1)/*.c)
@@ -71,11 +87,11 @@ UNIT_BIN_$(1) := $$(UNIT_SRC_$(1):%.c=$(BUILD)/%)
 UNIT_LAYERS_$(1) := $$(if $$(filter $(1),$(LAYERS)),$$(call all_layers_of,$(1)),$$(USES_$(1)))
 # A program's own objects, but for its main, are linked into its unit tests.
 UNIT_OBJ_$(1) := $$(if $$(filter $(1),$(PROGRAMS)),$$(filter-out $(BUILD)/$(1)/main.o,$$(OBJ_$(1))))
-$$(UNIT_BIN_$(1)): $(BUILD)/%: %.c Makefile mk/rules.mk $$(UNIT_OBJ_$(1)) $$(call layer_libs,$$(UNIT_LAYERS_$(1))) $(PROTO_H)
+$$(UNIT_BIN_$(1)): $(BUILD)/%: %.c Makefile mk/rules.mk $$(UNIT_OBJ_$(1)) $$(UNIT_MORE_$(1)) $$(call layer_libs,$$(UNIT_LAYERS_$(1))) $(PROTO_H)
 	@mkdir -p $$(@D)
 	$$(call say,TEST,$$@)
 	$$(Q)$$(CC) $$(BASE_CFLAGS) -I. -Itests $$(call layer_includes,$$(UNIT_LAYERS_$(1))) $(GEN_INCLUDE) $$(call pkg_cflags,cmocka libprotobuf-c) -MMD -MP -MF $$@.d $$(LDFLAGS_$(MODE)) -o $$@ $$< \
-	  $$(UNIT_OBJ_$(1)) $$(call layer_libs,$$(UNIT_LAYERS_$(1))) $$(call pkg_libs,$$(call layer_pkgs,$$(UNIT_LAYERS_$(1))) cmocka) $$(LDLIBS_COMMON)
+	  $$(UNIT_OBJ_$(1)) $$(UNIT_MORE_$(1)) $$(call layer_libs,$$(UNIT_LAYERS_$(1))) $$(call pkg_libs,$$(call layer_pkgs,$$(UNIT_LAYERS_$(1))) cmocka) $$(LDLIBS_COMMON)
 -include $$(UNIT_BIN_$(1):%=%.d)
 .PHONY: unit-$(1)
 unit-$(1): $$(UNIT_BIN_$(1))

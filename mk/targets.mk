@@ -22,13 +22,13 @@ endif
 # ---- Tests. Each step ends with "N passed, N failed"; run_steps adds them up. ----
 .PHONY: check test test-long integration
 check: ## quick: lint, unit tests in release and under the address and undefined sanitizers
-	@$(SUM) "$(MAKE) lint" \
+	@$(SUM) "$(MAKE) -k lint" \
 	  "$(call in_mode,release) unit" \
 	  "$(call in_mode,asan) unit"
 
 test: ## everything; installs what is missing, ends with one line "N passed, N failed"
 	@$(MAKE) deps
-	@$(SUM) "$(MAKE) lint" \
+	@$(SUM) "$(MAKE) -k lint" \
 	  "$(call in_mode,release) unit" \
 	  "$(call in_mode,asan) unit" \
 	  "$(call in_mode,tsan) unit" \

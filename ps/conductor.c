@@ -57,13 +57,21 @@ static void enter(struct kml_conductor *c, enum kml_phase phase)
 
 /* ---- Life ---- */
 
+/* SSP without staleness waits for everybody at every step. Then all may as well commit together: the same
+ * bytes as BSP. */
+static bool is_bsp(const struct kml_job *job)
+{
+    return job->sync.mode == KML_JOB_SYNC_BSP ||
+           (job->sync.mode == KML_JOB_SYNC_SSP && job->sync.staleness == 0);
+}
+
 static struct kml_barrier_rule rule_of(const struct kml_job *job)
 {
     switch (job->sync.mode) {
     case KML_JOB_SYNC_ASP:
         return kml_barrier_asp();
     case KML_JOB_SYNC_SSP:
-        return kml_barrier_ssp(job->sync.staleness);
+        return is_bsp(job) ? kml_barrier_bsp() : kml_barrier_ssp(job->sync.staleness);
     case KML_JOB_SYNC_LSP:
         return kml_barrier_lsp(kml_job_limit(job, job->worker.replicas), 0);
     case KML_JOB_SYNC_BSP:
@@ -112,8 +120,8 @@ static void allocate(struct kml_conductor *c)
     c->lease = KML_NEW_ARRAY(m, struct kml_lease);
 }
 
-void kml_conductor_init(struct kml_conductor *c, const struct kml_job *job, const struct kml_conductor_sink *sink,
-                        uint64_t generation, uint64_t now)
+void kml_conductor_init(struct kml_conductor *c, const struct kml_job *job,
+                        const struct kml_conductor_sink *sink, uint64_t generation, uint64_t now)
 {
     *c = (struct kml_conductor){.job = job,
                                 .sink = *sink,
@@ -121,7 +129,8 @@ void kml_conductor_init(struct kml_conductor *c, const struct kml_job *job, cons
                                 .workers = job->worker.replicas,
                                 .shards = job->ps.replicas,
                                 .last_ns = now,
-                                .best = job->training.target.metric == KML_JOB_METRIC_LOSS ? INFINITY : -INFINITY};
+                                .best = job->training.target.metric == KML_JOB_METRIC_LOSS ? INFINITY
+                                                                                           : -INFINITY};
     allocate(c);
     kml_layout_init(&c->layout);
     kml_barrier_init(&c->barrier, 0, rule_of(job), c->seat, c->workers);
@@ -135,9 +144,12 @@ void kml_conductor_finish(struct kml_conductor *c)
     kml_layout_finish(&c->layout);
     kml_ledger_finish(&c->ledger);
     kml_ledger_finish(&c->evaluation.ledger);
-    void *const owned[] = {c->worker,      c->square_sum, c->shard_staged, c->non_finite,    c->shard_present,
-                           c->shard_ready, c->seat,       c->o_worker,     c->o_staleness,   c->o_released,
-                           c->evaluation_list, c->evaluation_lease, c->train_list, c->member,       c->commit_member, c->lease};
+    void *const owned[] = {c->worker,     c->square_sum,      c->shard_staged,
+                           c->non_finite, c->shard_present,   c->shard_ready,
+                           c->seat,       c->o_worker,        c->o_staleness,
+                           c->o_released, c->evaluation_list, c->evaluation_lease,
+                           c->train_list, c->member,          c->commit_member,
+                           c->lease};
     for (size_t i = 0; i < KML_COUNT(owned); i++) {
         kml_free(owned[i]);
     }
@@ -181,7 +193,8 @@ uint64_t kml_conductor_deadline(const struct kml_conductor *c)
         }
         soonest = due < soonest ? due : soonest;
     }
-    if (c->phase == KML_PHASE_STARTING && c->first_join_ns > 0) {
+    /* Without workers or parameters the end of patience starts nothing: what comes in later does. */
+    if (c->phase == KML_PHASE_STARTING && c->parameters && kml_conductor_present(c) > 0) {
         uint64_t due = c->first_join_ns + KML_PATIENCE_NS;
         soonest = due < soonest ? due : soonest;
     }
@@ -200,7 +213,8 @@ static void end(struct kml_conductor *c, enum kml_phase phase, const char *reaso
     c->sink.over(c->sink.self, phase, c->reason, exit_code);
 }
 
-void kml_conductor_fail(struct kml_conductor *c, const char *reason, const char *message, uint32_t exit_code, uint64_t now)
+void kml_conductor_fail(struct kml_conductor *c, const char *reason, const char *message, uint32_t exit_code,
+                        uint64_t now)
 {
     if (kml_conductor_over(c)) {
         return;
@@ -262,7 +276,8 @@ static bool shards_present(const struct kml_conductor *c)
     return true;
 }
 
-/* Ranges are known once there is a layout; a worker can be welcomed once every shard is there to be named to it. */
+/* Ranges are known once there is a layout; a worker can be welcomed once every shard is there to be named to
+ * it. */
 static void set_up(struct kml_conductor *c)
 {
     if (!c->have_layout || !shards_present(c)) {
@@ -303,7 +318,7 @@ static void ask_upload(struct kml_conductor *c)
 static int open_ledger(struct kml_conductor *c, struct kml_err *err)
 {
     bool is_static = c->job->balancing.strategy == KML_JOB_STRATEGY_STATIC;
-    return kml_ledger_init(&c->ledger, is_static ? KML_LEDGER_STATIC : KML_LEDGER_LEASED, c->job->sync.mode == KML_JOB_SYNC_BSP,
+    return kml_ledger_init(&c->ledger, is_static ? KML_LEDGER_STATIC : KML_LEDGER_LEASED, is_bsp(c->job),
                            c->train_samples, c->job->training.epochs, c->workers, c->workers, err);
 }
 
@@ -335,7 +350,8 @@ static void maybe_start(struct kml_conductor *c, uint64_t now)
 {
     uint32_t present = kml_conductor_present(c);
     bool patient = now < c->first_join_ns + KML_PATIENCE_NS;
-    if (c->phase == KML_PHASE_STARTING && c->parameters && present > 0 && (present == c->workers || !patient)) {
+    if (c->phase == KML_PHASE_STARTING && c->parameters && present > 0 &&
+        (present == c->workers || !patient)) {
         start(c, now);
     }
 }
@@ -381,14 +397,17 @@ static int check_data(const struct kml_conductor *c, const struct kml_worker_joi
     if (j->train_samples != c->train_samples || j->validation_samples != c->validation_samples ||
         j->test_samples != c->test_samples) {
         return kml_fail(err, KML_PROTOCOL,
-                        "worker %u has %llu/%llu/%llu training/validation/test samples, the job has %llu/%llu/%llu; give all "
+                        "worker %u has %llu/%llu/%llu training/validation/test samples, the job has "
+                        "%llu/%llu/%llu; give all "
                         "workers the same data",
-                        j->index, (unsigned long long)j->train_samples, (unsigned long long)j->validation_samples,
-                        (unsigned long long)j->test_samples, (unsigned long long)c->train_samples,
-                        (unsigned long long)c->validation_samples, (unsigned long long)c->test_samples);
+                        j->index, (unsigned long long)j->train_samples,
+                        (unsigned long long)j->validation_samples, (unsigned long long)j->test_samples,
+                        (unsigned long long)c->train_samples, (unsigned long long)c->validation_samples,
+                        (unsigned long long)c->test_samples);
     }
     if (j->digest_size != c->digest_size || memcmp(j->digest, c->digest, c->digest_size) != 0) {
-        return kml_fail(err, KML_PROTOCOL, "worker %u reads other data than the job; give all workers the same files", j->index);
+        return kml_fail(err, KML_PROTOCOL,
+                        "worker %u reads other data than the job; give all workers the same files", j->index);
     }
     return 0;
 }
@@ -400,7 +419,8 @@ static int adopt(struct kml_conductor *c, const struct kml_worker_join *j, struc
         return kml_layout_same(&j->layout, &c->layout, err);
     }
     if (kml_shardmap_init(&c->map, j->layout.floats, c->shards, KML_CHUNK_FLOATS, err) < 0) {
-        return kml_wrap(err, "a model of %llu parameters on %u shards", (unsigned long long)j->layout.floats, c->shards);
+        return kml_wrap(err, "a model of %llu parameters on %u shards", (unsigned long long)j->layout.floats,
+                        c->shards);
     }
     kml_layout_finish(&c->layout);
     kml_layout_copy(&c->layout, &j->layout);
@@ -419,16 +439,26 @@ static int check_join(struct kml_conductor *c, const struct kml_worker_join *j, 
         return kml_fail(err, KML_CONFLICT, "the job is over");
     }
     if (j->index >= c->workers) {
-        return kml_fail(err, KML_INVALID, "worker %u joined, but the job has %u workers", j->index, c->workers);
+        return kml_fail(err, KML_INVALID, "worker %u joined, but the job has %u workers", j->index,
+                        c->workers);
     }
     if (j->incarnation == 0 || j->digest_size > KML_DIGEST_MAX) {
-        return kml_fail(err, KML_INVALID, "worker %u: a join without an incarnation, or with a digest above %d bytes", j->index,
+        return kml_fail(err, KML_INVALID,
+                        "worker %u: a join without an incarnation, or with a digest above %d bytes", j->index,
                         KML_DIGEST_MAX);
+    }
+    /* The shards fence an incarnation for good once it is given up (sync/fence.h): it must not come as far as
+     * to them. */
+    if (j->incarnation == c->worker[j->index].incarnation) {
+        return kml_fail(err, KML_FENCED,
+                        "worker %u: incarnation %016llx has joined before; take a new one for each join",
+                        j->index, (unsigned long long)j->incarnation);
     }
     return check_data(c, j, err);
 }
 
-int kml_conductor_worker_join(struct kml_conductor *c, const struct kml_worker_join *j, uint64_t now, struct kml_err *err)
+int kml_conductor_worker_join(struct kml_conductor *c, const struct kml_worker_join *j, uint64_t now,
+                              struct kml_err *err)
 {
     if (check_join(c, j, err) < 0 || adopt(c, j, err) < 0) {
         return -1;
@@ -437,7 +467,7 @@ int kml_conductor_worker_join(struct kml_conductor *c, const struct kml_worker_j
     if (k->state != KML_MEMBER_AWAY) {
         uint64_t old = k->incarnation;
         if (old != j->incarnation) {
-            c->sink.expel(c->sink.self, j->index, old, "another process took its place");
+            c->sink.expel(c->sink.self, j->index, old, KML_FENCED, "another process took its place");
         }
         kml_conductor_worker_left(c, j->index, old, "joined again", now);
     }
@@ -449,8 +479,9 @@ int kml_conductor_worker_join(struct kml_conductor *c, const struct kml_worker_j
     k->joins++;
     k->heard_ns = now;
     c->first_join_ns = c->first_join_ns == 0 ? now : c->first_join_ns;
-    kml_conductor_say(c, &(struct kml_record){
-                             .kind = KML_RECORD_WORKER_JOINED, .worker = j->index, .incarnation = j->incarnation});
+    kml_conductor_say(c, &(struct kml_record){.kind = KML_RECORD_WORKER_JOINED,
+                                              .worker = j->index,
+                                              .incarnation = j->incarnation});
     if (c->set_up) {
         c->sink.admit(c->sink.self, j->index, j->incarnation);
     }
@@ -465,9 +496,11 @@ int kml_conductor_worker_join(struct kml_conductor *c, const struct kml_worker_j
     return 0;
 }
 
-void kml_conductor_worker_left(struct kml_conductor *c, uint32_t worker, uint64_t incarnation, const char *why, uint64_t now)
+void kml_conductor_worker_left(struct kml_conductor *c, uint32_t worker, uint64_t incarnation,
+                               const char *why, uint64_t now)
 {
-    if (worker >= c->workers || c->worker[worker].state == KML_MEMBER_AWAY || c->worker[worker].incarnation != incarnation) {
+    if (worker >= c->workers || c->worker[worker].state == KML_MEMBER_AWAY ||
+        c->worker[worker].incarnation != incarnation) {
         return;
     }
     struct kml_conductor_worker *k = &c->worker[worker];
@@ -476,8 +509,9 @@ void kml_conductor_worker_left(struct kml_conductor *c, uint32_t worker, uint64_
     kml_conductor_set_state(c, worker, KML_MEMBER_AWAY);
     k->welcomed = false;
     k->left_ns = now;
-    kml_conductor_say(c, &(struct kml_record){
-                             .kind = KML_RECORD_WORKER_LEFT, .worker = worker, .incarnation = incarnation, .text = why});
+    kml_conductor_say(
+        c, &(struct kml_record){
+               .kind = KML_RECORD_WORKER_LEFT, .worker = worker, .incarnation = incarnation, .text = why});
     if (kml_conductor_over(c)) {
         return;
     }
@@ -502,7 +536,8 @@ void kml_conductor_worker_left(struct kml_conductor *c, uint32_t worker, uint64_
 
 void kml_conductor_heard(struct kml_conductor *c, uint32_t worker, uint64_t incarnation, uint64_t now)
 {
-    if (worker < c->workers && c->worker[worker].incarnation == incarnation && now > c->worker[worker].heard_ns) {
+    if (worker < c->workers && c->worker[worker].incarnation == incarnation &&
+        now > c->worker[worker].heard_ns) {
         c->worker[worker].heard_ns = now;
     }
 }
@@ -514,7 +549,7 @@ static void drop_silent(struct kml_conductor *c, uint64_t now)
     for (uint32_t w = 0; w < c->workers; w++) {
         struct kml_conductor_worker *k = &c->worker[w];
         if (k->state != KML_MEMBER_AWAY && now >= k->heard_ns + KML_SILENCE_NS) {
-            c->sink.expel(c->sink.self, w, k->incarnation, "silent for too long");
+            c->sink.expel(c->sink.self, w, k->incarnation, KML_AGAIN, "silent for too long");
             kml_conductor_worker_left(c, w, k->incarnation, "silent for too long", now);
         }
     }
@@ -524,7 +559,8 @@ static void forfeit_lost(struct kml_conductor *c, uint64_t now)
 {
     for (uint32_t w = 0; w < c->workers; w++) {
         struct kml_conductor_worker *k = &c->worker[w];
-        if (k->state == KML_MEMBER_AWAY && k->joins > 0 && !k->forfeited && now >= k->left_ns + KML_RETURN_NS) {
+        if (k->state == KML_MEMBER_AWAY && k->joins > 0 && !k->forfeited &&
+            now >= k->left_ns + KML_RETURN_NS) {
             k->forfeited = true;
             if (c->phase == KML_PHASE_TRAINING) {
                 (void)kml_ledger_forfeit(&c->ledger, w);
@@ -581,7 +617,8 @@ static void initial_staged(struct kml_conductor *c, uint32_t shard, bool non_fin
 static bool in_flight(const struct kml_conductor *c, uint32_t worker, uint64_t incarnation, uint64_t step)
 {
     const struct kml_conductor_worker *k = &c->worker[worker];
-    return c->phase == KML_PHASE_TRAINING && k->state == KML_MEMBER_TRAINING && k->incarnation == incarnation && k->step == step;
+    return c->phase == KML_PHASE_TRAINING && k->state == KML_MEMBER_TRAINING &&
+           k->incarnation == incarnation && k->step == step;
 }
 
 static void maybe_staged(struct kml_conductor *c, uint32_t worker, uint64_t now)
@@ -596,8 +633,8 @@ static void maybe_staged(struct kml_conductor *c, uint32_t worker, uint64_t now)
     kml_conductor_settle(c, &opening, now);
 }
 
-void kml_conductor_staged(struct kml_conductor *c, uint32_t shard, uint32_t worker, uint64_t incarnation, uint64_t step,
-                          double square_sum, bool non_finite, uint64_t now)
+void kml_conductor_staged(struct kml_conductor *c, uint32_t shard, uint32_t worker, uint64_t incarnation,
+                          uint64_t step, double square_sum, bool non_finite, uint64_t now)
 {
     if (shard >= c->shards || worker >= c->workers || kml_conductor_over(c)) {
         return;
@@ -617,16 +654,16 @@ void kml_conductor_staged(struct kml_conductor *c, uint32_t shard, uint32_t work
     maybe_staged(c, worker, now);
 }
 
-void kml_conductor_report(struct kml_conductor *c, uint32_t worker, uint64_t incarnation, const struct kml_step_report *r,
-                          uint64_t now)
+void kml_conductor_report(struct kml_conductor *c, uint32_t worker, uint64_t incarnation,
+                          const struct kml_step_report *r, uint64_t now)
 {
     if (worker >= c->workers || !in_flight(c, worker, incarnation, r->step) || c->worker[worker].reported) {
         return;
     }
     if (r->samples != kml_ledger_leased(&c->ledger, worker, r->step)) {
         char text[160];
-        (void)snprintf(text, sizeof text, "worker %u says step %llu has %llu samples, it was given %llu", worker,
-                       (unsigned long long)r->step, (unsigned long long)r->samples,
+        (void)snprintf(text, sizeof text, "worker %u says step %llu has %llu samples, it was given %llu",
+                       worker, (unsigned long long)r->step, (unsigned long long)r->samples,
                        (unsigned long long)kml_ledger_leased(&c->ledger, worker, r->step));
         kml_conductor_fail(c, "WorkerFailed", text, (uint32_t)kml_code_exit(KML_PROTOCOL), now);
         return;

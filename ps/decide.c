@@ -10,7 +10,8 @@
 
 struct kml_opening kml_conductor_opening(struct kml_conductor *c)
 {
-    return (struct kml_opening){.worker = c->o_worker, .staleness = c->o_staleness, .released = c->o_released};
+    return (struct kml_opening){
+        .worker = c->o_worker, .staleness = c->o_staleness, .released = c->o_released};
 }
 
 void kml_conductor_join_training(struct kml_conductor *c, uint32_t worker)
@@ -68,7 +69,8 @@ static void close_members(struct kml_conductor *c, const struct kml_opening *o)
     for (uint32_t i = 0; i < o->count; i++) {
         uint32_t w = o->worker[i];
         struct kml_conductor_worker *k = &c->worker[w];
-        c->commit_member[i] = (struct kml_commit_member){w, k->incarnation, k->step, c->member[i].coefficient};
+        c->commit_member[i] =
+            (struct kml_commit_member){w, k->incarnation, k->step, c->member[i].coefficient};
         account_step(c, w, c->lease[w].epoch, o->staleness[i]);
         k->refused += c->member[i].refused;
         (void)kml_ledger_done(&c->ledger, w, k->step);
@@ -81,8 +83,8 @@ static void record_refused(struct kml_conductor *c, const struct kml_opening *o)
     for (uint32_t i = 0; i < o->count; i++) {
         if (c->member[i].refused) {
             char text[128];
-            (void)snprintf(text, sizeof text, "worker %u step %llu: gradient with NaN or Inf refused", c->member[i].worker,
-                           (unsigned long long)c->member[i].step);
+            (void)snprintf(text, sizeof text, "worker %u step %llu: gradient with NaN or Inf refused",
+                           c->member[i].worker, (unsigned long long)c->member[i].step);
             kml_conductor_warn(c, text);
         }
     }
@@ -111,7 +113,8 @@ static void close_epochs(struct kml_conductor *c)
 }
 
 /* The numbers of the commit, all but whom it releases. False: the job has failed. */
-static bool plan_commit(struct kml_conductor *c, const struct kml_opening *o, struct kml_commit *commit, uint64_t now)
+static bool plan_commit(struct kml_conductor *c, const struct kml_opening *o, struct kml_commit *commit,
+                        uint64_t now)
 {
     struct kml_err err;
     struct kml_step_plan plan;
@@ -144,7 +147,8 @@ static bool lease_training(struct kml_conductor *c, uint32_t worker)
 {
     struct kml_conductor_worker *k = &c->worker[worker];
     if (!may_train(c) || !kml_ledger_has_work(&c->ledger, worker) ||
-        kml_ledger_lease(&c->ledger, worker, k->step + 1, c->job->training.batch_size, &c->lease[worker]) != KML_LEASE_GIVEN) {
+        kml_ledger_lease(&c->ledger, worker, k->step + 1, c->job->training.batch_size, &c->lease[worker]) !=
+            KML_LEASE_GIVEN) {
         return false;
     }
     k->step++;
@@ -161,7 +165,8 @@ static bool lease_training(struct kml_conductor *c, uint32_t worker)
 static bool free_to_work(const struct kml_conductor *c, uint32_t worker)
 {
     enum kml_seat_state seat = c->seat[worker].state;
-    return c->worker[worker].state == KML_MEMBER_IDLE && (seat == KML_SEAT_COMPUTING || seat == KML_SEAT_EXCUSED);
+    return c->worker[worker].state == KML_MEMBER_IDLE &&
+           (seat == KML_SEAT_COMPUTING || seat == KML_SEAT_EXCUSED);
 }
 
 static void send_training(struct kml_conductor *c, struct kml_commit *commit, uint32_t count)
@@ -175,7 +180,8 @@ static void send_training(struct kml_conductor *c, struct kml_commit *commit, ui
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t w = c->train_list[i];
-        struct kml_assignment a = {.step = c->worker[w].step, .version = c->barrier.version, .lease = &c->lease[w]};
+        struct kml_assignment a = {
+            .step = c->worker[w].step, .version = c->barrier.version, .lease = &c->lease[w]};
         c->sink.assign(c->sink.self, w, &a);
     }
 }
@@ -195,8 +201,9 @@ static void send_evaluation(struct kml_conductor *c, uint32_t count)
 }
 
 /*
- * Work for everybody who is free, ascending. Evaluation goes first: the others train on meanwhile. The commit leaves with
- * the list of those it releases, so that a shard sends each of them new parameters the moment it has them.
+ * Work for everybody who is free, ascending. Evaluation goes first: the others train on meanwhile. The commit
+ * leaves with the list of those it releases, so that a shard sends each of them new parameters the moment it
+ * has them.
  */
 static void deal(struct kml_conductor *c, struct kml_commit *commit)
 {
@@ -222,7 +229,8 @@ static bool excuse_rest(struct kml_conductor *c, struct kml_opening *opening, ui
 {
     for (uint32_t w = 0; w < c->workers; w++) {
         enum kml_member_state state = c->worker[w].state;
-        if (c->seat[w].state == KML_SEAT_COMPUTING && (state == KML_MEMBER_IDLE || state == KML_MEMBER_EVALUATING)) {
+        if (c->seat[w].state == KML_SEAT_COMPUTING &&
+            (state == KML_MEMBER_IDLE || state == KML_MEMBER_EVALUATING)) {
             kml_barrier_excuse(&c->barrier, w, now, opening);
             if (opening->count > 0 || opening->releases > 0) {
                 return true;

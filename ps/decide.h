@@ -4,8 +4,8 @@
 #include "ps/conductor.h"
 
 /*
- * Inside the conductor: the parts that its files share. conductor.c holds members and phases, decide.c deals work and
- * commits, evaluate.c runs evaluations.
+ * Inside the conductor: the parts that its files share. conductor.c holds members and phases, decide.c deals
+ * work and commits, evaluate.c runs evaluations.
  */
 void kml_conductor_say(struct kml_conductor *c, const struct kml_record *r);
 void kml_conductor_warn(struct kml_conductor *c, const char *text); /* owned copy is made */
@@ -13,7 +13,8 @@ void kml_conductor_warn(struct kml_conductor *c, const char *text); /* owned cop
 /* Commits what the barrier opened, then deals work to whoever can take some, until nothing moves any more. */
 void kml_conductor_settle(struct kml_conductor *c, struct kml_opening *opening, uint64_t now);
 struct kml_opening kml_conductor_opening(struct kml_conductor *c); /* an empty one over the scratch arrays */
-void kml_conductor_join_training(struct kml_conductor *c, uint32_t worker); /* takes its seat at the barrier */
+void kml_conductor_join_training(struct kml_conductor *c,
+                                 uint32_t worker); /* takes its seat at the barrier */
 
 /* Training is over (epochs, target, stop): saves when nothing else is to be done. */
 void kml_conductor_wind_up(struct kml_conductor *c, uint64_t now);

@@ -30,8 +30,8 @@ static void take_metric(struct kml_lead *l, const Kunal__V1__NodeMetric *n)
     k->cpu_cores = k->cpu_known ? n->cpu_cores : 0;
 }
 
-int kml_driver_node_metrics(void *self, const struct kml_peer *peer, const struct kml_slices *request, struct kml_buf *reply,
-                            struct kml_err *err)
+int kml_driver_node_metrics(void *self, const struct kml_peer *peer, const struct kml_slices *request,
+                            struct kml_buf *reply, struct kml_err *err)
 {
     struct kml_lead *l = self;
     ProtobufCMessage *m;
@@ -55,10 +55,10 @@ int kml_driver_node_metrics(void *self, const struct kml_peer *peer, const struc
 
 /* ---- Status ---- */
 
-static void fill_worker(const struct kml_lead *l, uint32_t index, Kunal__V1__WorkerStatus *out)
+static void fill_worker(const struct kml_lead *l, uint32_t index, uint64_t dealt,
+                        Kunal__V1__WorkerStatus *out)
 {
     const struct kml_conductor_worker *k = &l->conductor.worker[index];
-    uint64_t dealt = l->conductor.epoch_count[l->conductor.ledger.closed % 2];
     double busy = (double)(k->compute_ns + k->wait_ns);
     kunal__v1__worker_status__init(out);
     out->index = index;
@@ -82,7 +82,8 @@ static void fill_training(struct kml_lead *l, Kunal__V1__JobStatus *out)
     const struct kml_conductor *c = &l->conductor;
     out->epoch = c->ledger.closed;
     out->epochs = l->job->training.epochs;
-    out->epoch_fraction = c->phase == KML_PHASE_STARTING ? 0 : kml_ledger_epoch_progress(&c->ledger, c->ledger.closed);
+    out->epoch_fraction =
+        c->phase == KML_PHASE_STARTING ? 0 : kml_ledger_epoch_progress(&c->ledger, c->ledger.closed);
     out->version = c->barrier.version;
     out->generation = c->generation;
     out->train_loss = c->train_loss;
@@ -93,10 +94,10 @@ static void fill_training(struct kml_lead *l, Kunal__V1__JobStatus *out)
     out->accuracy = c->has_accuracy ? c->accuracy : 0;
     out->has_accuracy = c->has_accuracy;
     out->has_evaluation = c->has_evaluation;
-    out->samples_per_second = kml_metrics_rate(&l->metrics, c);
+    out->samples_per_second = kml_journal_rate(&l->journal, c);
     out->training_seconds = c->training_ns / 1e9;
     out->evaluation_seconds = c->evaluation_ns / 1e9;
-    out->remaining_seconds = kml_metrics_remaining(c);
+    out->remaining_seconds = kml_journal_remaining(c);
     out->samples = c->samples;
 }
 
@@ -115,8 +116,12 @@ static int pack_status(struct kml_lead *l, struct kml_buf *reply, struct kml_err
     Kunal__V1__JobStatus status = KUNAL__V1__JOB_STATUS__INIT;
     Kunal__V1__WorkerStatus *worker = KML_NEW_ARRAY(c->workers, Kunal__V1__WorkerStatus);
     Kunal__V1__WorkerStatus **workers = KML_NEW_ARRAY(c->workers, Kunal__V1__WorkerStatus *);
+    uint64_t dealt = 0;
     for (uint32_t w = 0; w < c->workers; w++) {
-        fill_worker(l, w, &worker[w]);
+        dealt += c->worker[w].epoch_samples;
+    }
+    for (uint32_t w = 0; w < c->workers; w++) {
+        fill_worker(l, w, dealt, &worker[w]);
         workers[w] = &worker[w];
     }
     fill_training(l, &status);
@@ -144,8 +149,8 @@ static int pack_status(struct kml_lead *l, struct kml_buf *reply, struct kml_err
     return result;
 }
 
-int kml_driver_status(void *self, const struct kml_peer *peer, const struct kml_slices *request, struct kml_buf *reply,
-                      struct kml_err *err)
+int kml_driver_status(void *self, const struct kml_peer *peer, const struct kml_slices *request,
+                      struct kml_buf *reply, struct kml_err *err)
 {
     struct kml_lead *l = self;
     ProtobufCMessage *m;
@@ -190,8 +195,8 @@ static int pack_piece(const struct kml_lead *l, uint64_t offset, struct kml_buf 
     return kml_message_pack(&part.base, reply, err);
 }
 
-int kml_driver_fetch(void *self, const struct kml_peer *peer, const struct kml_slices *request, struct kml_buf *reply,
-                     struct kml_err *err)
+int kml_driver_fetch(void *self, const struct kml_peer *peer, const struct kml_slices *request,
+                     struct kml_buf *reply, struct kml_err *err)
 {
     struct kml_lead *l = self;
     ProtobufCMessage *m;
@@ -221,8 +226,8 @@ static int take_stored(struct kml_lead *l, const Kunal__V1__ModelStored *stored,
     return 0;
 }
 
-int kml_driver_stored(void *self, const struct kml_peer *peer, const struct kml_slices *request, struct kml_buf *reply,
-                      struct kml_err *err)
+int kml_driver_stored(void *self, const struct kml_peer *peer, const struct kml_slices *request,
+                      struct kml_buf *reply, struct kml_err *err)
 {
     struct kml_lead *l = self;
     ProtobufCMessage *m;
@@ -241,8 +246,8 @@ int kml_driver_stored(void *self, const struct kml_peer *peer, const struct kml_
 
 /* ---- Stop ---- */
 
-int kml_driver_stop(void *self, const struct kml_peer *peer, const struct kml_slices *request, struct kml_buf *reply,
-                    struct kml_err *err)
+int kml_driver_stop(void *self, const struct kml_peer *peer, const struct kml_slices *request,
+                    struct kml_buf *reply, struct kml_err *err)
 {
     struct kml_lead *l = self;
     ProtobufCMessage *m;

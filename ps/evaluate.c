@@ -3,7 +3,8 @@
 #include "base/mem.h"
 #include "ps/decide.h"
 
-/* A piece is about half of a worker's fair part: small enough to even out speeds, large enough to keep messages few. */
+/* A piece is about half of a worker's fair part: small enough to even out speeds, large enough to keep
+ * messages few. */
 #define LEAST_PIECE 256u
 
 static uint64_t samples_of(const struct kml_conductor *c, bool test)
@@ -23,7 +24,8 @@ static void begin(struct kml_conductor *c, bool test)
     struct kml_evaluation *e = &c->evaluation;
     struct kml_err err;
     kml_ledger_finish(&e->ledger);
-    KML_BUG_ON(kml_ledger_init(&e->ledger, KML_LEDGER_LEASED, true, samples_of(c, test), 1, 1, c->workers, &err) < 0);
+    KML_BUG_ON(kml_ledger_init(&e->ledger, KML_LEDGER_LEASED, true, samples_of(c, test), 1, 1, c->workers,
+                               &err) < 0);
     e->running = true;
     e->wanted = false;
     e->to_pin = true;
@@ -60,14 +62,17 @@ bool kml_evaluation_lease(struct kml_conductor *c, uint32_t worker, struct kml_e
 {
     struct kml_evaluation *e = &c->evaluation;
     struct kml_lease lease;
-    if (!e->running || kml_ledger_lease(&e->ledger, worker, e->leases + 1, piece_of(c), &lease) != KML_LEASE_GIVEN) {
+    if (!e->running ||
+        kml_ledger_lease(&e->ledger, worker, e->leases + 1, piece_of(c), &lease) != KML_LEASE_GIVEN) {
         return false;
     }
-    /* All pieces are cut alike, so what comes back from a lost worker is whole pieces: a lease is one range. */
+    /* All pieces are cut alike, so what comes back from a lost worker is whole pieces: a lease is one range.
+     */
     KML_BUG_ON(lease.count != 1);
     e->leases++;
     c->worker[worker].evaluation_lease = e->leases;
-    *out = (struct kml_evaluation_lease){.lease = e->leases, .version = e->version, .test = e->test, .range = lease.range[0]};
+    *out = (struct kml_evaluation_lease){
+        .lease = e->leases, .version = e->version, .test = e->test, .range = lease.range[0]};
     return true;
 }
 
@@ -132,7 +137,8 @@ void kml_conductor_evaluated(struct kml_conductor *c, uint32_t worker, uint64_t 
         return;
     }
     struct kml_conductor_worker *k = &c->worker[worker];
-    if (k->state != KML_MEMBER_EVALUATING || k->incarnation != incarnation || k->evaluation_lease != r->lease) {
+    if (k->state != KML_MEMBER_EVALUATING || k->incarnation != incarnation ||
+        k->evaluation_lease != r->lease) {
         return;
     }
     kml_conductor_account(c, now);

@@ -60,7 +60,8 @@ static void tell(struct follow *f, const Kunal__V1__ToConductor *m)
 
 /* ---- What the host says ---- */
 
-static void host_staged(void *self, uint32_t worker, uint64_t incarnation, uint64_t step, double square_sum, bool non_finite)
+static void host_staged(void *self, uint32_t worker, uint64_t incarnation, uint64_t step, double square_sum,
+                        bool non_finite)
 {
     Kunal__V1__Staged staged = KUNAL__V1__STAGED__INIT;
     Kunal__V1__ToConductor m = KUNAL__V1__TO_CONDUCTOR__INIT;
@@ -105,7 +106,8 @@ static int take_setup(struct follow *f, const Kunal__V1__Setup *s, struct kml_er
     }
     struct kml_span span = kml_shardmap_shard(&map, f->start->index);
     if (span.begin != s->begin || span.end != s->end) {
-        return kml_fail(err, KML_PROTOCOL, "the conductor cuts the shards in another way; use one release for the whole job");
+        return kml_fail(err, KML_PROTOCOL,
+                        "the conductor cuts the shards in another way; use one release for the whole job");
     }
     kml_host_setup(f->host, &map, f->start->index, s->generation);
     return 0;
@@ -271,7 +273,8 @@ static void session_closed(void *self, struct kml_stream *s, const struct kml_er
         uint64_t now = kml_now(&f->clock);
         f->retry_ns = now + kml_backoff_failed(&f->backoff);
         if (now >= f->reach_until_ns) {
-            (void)snprintf(text, sizeof text, "the conductor at %s cannot be reached: %.300s", f->start->conductor, why->text);
+            (void)snprintf(text, sizeof text, "the conductor at %s cannot be reached: %.300s",
+                           f->start->conductor, why->text);
             end(f, kml_code_exit(KML_UNAVAILABLE), KML_UNAVAILABLE, text);
         }
     }
@@ -281,9 +284,11 @@ static const struct kml_stream_ops session_ops = {.message = session_message, .c
 
 static int call(struct follow *f, struct kml_err *err)
 {
-    static const struct kml_stream_limits limits = {.receive_max = KML_CONTROL_MAX, .queue_max = (size_t)16 << 30};
+    static const struct kml_stream_limits limits = {.receive_max = KML_CONTROL_MAX,
+                                                    .queue_max = (size_t)16 << 30};
     char uid[KML_JOB_UID_MAX + 1];
-    if (kml_stream_call(f->channel, "/kunal.v1.Control/Session", &session_ops, f, &limits, &f->session, err) < 0) {
+    if (kml_stream_call(f->channel, "/kunal.v1.Control/Session", &session_ops, f, &limits, &f->session, err) <
+        0) {
         return -1;
     }
     (void)snprintf(uid, sizeof uid, "%s", f->start->uid);
@@ -304,8 +309,8 @@ static int call(struct follow *f, struct kml_err *err)
 
 /* ---- The program ---- */
 
-static int open_exchange(void *self, struct kml_stream *s, const struct kml_peer *peer, const struct kml_stream_ops **ops,
-                         void **stream_self, struct kml_err *err)
+static int open_exchange(void *self, struct kml_stream *s, const struct kml_peer *peer,
+                         const struct kml_stream_ops **ops, void **stream_self, struct kml_err *err)
 {
     return kml_host_opened(((struct follow *)self)->host, s, peer, ops, stream_self, err);
 }
@@ -358,7 +363,8 @@ static void run(struct follow *f, int (*stop_asked)(void), struct kml_err *err)
         if (taken != 0) {
             /* The conductor decides what becomes of the job; without it there is nothing to wait for. */
             end(f, kml_code_exit(KML_CANCELLED), KML_CANCELLED,
-                taken == KML_SIGNALS_PARENT ? "the process that started this one is gone" : "stopped by a signal");
+                taken == KML_SIGNALS_PARENT ? "the process that started this one is gone"
+                                            : "stopped by a signal");
         }
         tick(f, kml_now(&f->clock), err);
     }
@@ -382,8 +388,8 @@ static void close_all(struct follow *f)
     }
 }
 
-int kml_follow(const struct kml_job *job, const struct kml_start *start, struct kml_loop *loop, struct kml_creds *creds,
-               int (*stop_asked)(void), struct kml_err *err)
+int kml_follow(const struct kml_job *job, const struct kml_start *start, struct kml_loop *loop,
+               struct kml_creds *creds, int (*stop_asked)(void), struct kml_err *err)
 {
     struct follow f = {.job = job,
                        .start = start,
@@ -395,7 +401,7 @@ int kml_follow(const struct kml_job *job, const struct kml_start *start, struct 
     f.reach_until_ns = kml_now(&f.clock) + REACH_NS;
     kml_buf_init(&f.out, KML_CONTROL_MAX);
     kml_backoff_init(&f.backoff, f.incarnation);
-    f.host = kml_host_create(job, start->uid, start->tls_folder != NULL, &events);
+    f.host = kml_host_create(job, start, &events);
     if (open_all(&f, creds, err) < 0) {
         end(&f, kml_code_exit(err->code), err->code, err->text);
     } else {

@@ -10,8 +10,8 @@
 #include "ps/address.h"
 #include "wire/message.h"
 
-#define BEAT_NS (2 * KML_SECOND)    /* a sign of life to every peer */
-#define LINGER_NS (3 * KML_SECOND)  /* how long after the end a driver may still ask how it went */
+#define BEAT_NS (2 * KML_SECOND)   /* a sign of life to every peer */
+#define LINGER_NS (3 * KML_SECOND) /* how long after the end a driver may still ask how it went */
 
 uint64_t kml_lead_now(const struct kml_lead *l)
 {
@@ -30,7 +30,7 @@ static void order_setup(void *self, const struct kml_shardmap *map, uint64_t gen
         setup.elements = map->floats;
         setup.begin = span.begin;
         setup.end = span.end;
-        setup.chunk_elements = map->chunk_floats;
+        setup.chunk_elements = KML_CHUNK_FLOATS; /* the wish; the shard computes the same map from it */
         setup.generation = generation;
         m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_SETUP;
         m.setup = &setup;
@@ -102,11 +102,13 @@ static void order_commit(void *self, const struct kml_commit *c)
         send_commit(l, c);
     }
     for (uint32_t i = 0; i < c->count; i++) {
-        l->member[i] = (struct kml_shard_member){c->member[i].worker, c->member[i].incarnation, c->member[i].step,
-                                                 c->member[i].coefficient};
+        l->member[i] = (struct kml_shard_member){c->member[i].worker, c->member[i].incarnation,
+                                                 c->member[i].step, c->member[i].coefficient};
     }
-    struct kml_shard_commit commit = {
-        .version = c->version, .member = l->member, .count = c->count, .learning_rate = c->learning_rate * c->step_scale};
+    struct kml_shard_commit commit = {.version = c->version,
+                                      .member = l->member,
+                                      .count = c->count,
+                                      .learning_rate = c->learning_rate * c->step_scale};
     kml_host_commit(l->host, &commit, c->release, c->releases);
 }
 
@@ -239,23 +241,26 @@ static void order_abandon(void *self, uint32_t worker, uint64_t step)
     kml_session_to_worker(self, worker, &m);
 }
 
-static void order_expel(void *self, uint32_t worker, uint64_t incarnation, const char *why)
+static void order_expel(void *self, uint32_t worker, uint64_t incarnation, enum kml_code code,
+                        const char *why)
 {
-    kml_session_expel(self, worker, incarnation, why);
+    kml_session_expel(self, worker, incarnation, code, why);
 }
 
 /* ---- The model and the end ---- */
 
 static void cannot_save(struct kml_lead *l, const struct kml_err *err)
 {
-    kml_conductor_fail(&l->conductor, "ModelNotSaved", err->text, (uint32_t)kml_code_exit(err->code), kml_lead_now(l));
+    kml_conductor_fail(&l->conductor, "ModelNotSaved", err->text, (uint32_t)kml_code_exit(err->code),
+                       kml_lead_now(l));
 }
 
 /* Where PS-0 itself writes; NULL: a driver fetches the model and stores it. */
 static int output_folder(const struct kml_lead *l, const char **folder, struct kml_err *err)
 {
     *folder = l->start->output;
-    if (*folder == NULL && l->job->output.uri != NULL && strncmp(l->job->output.uri, "configmap://", 12) != 0) {
+    if (*folder == NULL && l->job->output.uri != NULL &&
+        strncmp(l->job->output.uri, "configmap://", 12) != 0) {
         return kml_file_uri_path(l->job->output.uri, folder, err);
     }
     return 0;
@@ -280,14 +285,16 @@ static void store(struct kml_lead *l)
     kml_conductor_saved(&l->conductor, kml_lead_now(l));
 }
 
-void kml_lead_part(struct kml_lead *l, uint32_t shard, uint64_t offset, const void *data, size_t size, bool last)
+void kml_lead_part(struct kml_lead *l, uint32_t shard, uint64_t offset, const void *data, size_t size,
+                   bool last)
 {
     (void)last;
     struct kml_err err;
     if (l->conductor.phase != KML_PHASE_SAVING || l->save.made) {
         return;
     }
-    if (kml_save_put(&l->save, shard, kml_shardmap_shard(&l->conductor.map, shard), offset, data, size, &err) < 0) {
+    if (kml_save_put(&l->save, shard, kml_shardmap_shard(&l->conductor.map, shard), offset, data, size,
+                     &err) < 0) {
         cannot_save(l, &err);
     } else if (kml_save_complete(&l->save)) {
         store(l);
@@ -301,7 +308,8 @@ static void own_part(struct kml_lead *l, uint64_t version)
         struct kml_span span = kml_shard_span(shard, c);
         struct kml_block *block = kml_shard_block(shard, version, c);
         KML_BUG_ON(block == NULL); /* the newest version, or the pinned one */
-        kml_lead_part(l, 0, span.begin, kml_block_data(block), (span.end - span.begin) * sizeof(float), false);
+        kml_lead_part(l, 0, span.begin, kml_block_data(block), (span.end - span.begin) * sizeof(float),
+                      false);
         kml_block_drop(block);
     }
 }
@@ -344,13 +352,13 @@ static void order_over(void *self, enum kml_phase phase, const char *reason, uin
     }
     kml_session_to_all(l, &m);
     l->over_ns = kml_lead_now(l);
-    kml_metrics_over(&l->metrics, &l->conductor, l->save.location, kml_save_bytes(&l->save));
+    kml_journal_over(&l->journal, &l->conductor, l->save.location, kml_save_bytes(&l->save));
 }
 
 static void order_record(void *self, const struct kml_record *r)
 {
     struct kml_lead *l = self;
-    kml_metrics_record(&l->metrics, &l->conductor, r);
+    kml_journal_record(&l->journal, &l->conductor, r);
     if (r->kind == KML_RECORD_WARNING) {
         kml_warn("conductor", kv_s("warning", r->text));
     } else if (r->kind == KML_RECORD_WORKER_LEFT) {
@@ -362,10 +370,12 @@ static void order_record(void *self, const struct kml_record *r)
 
 /* ---- What the local shard says ---- */
 
-static void own_staged(void *self, uint32_t worker, uint64_t incarnation, uint64_t step, double square_sum, bool non_finite)
+static void own_staged(void *self, uint32_t worker, uint64_t incarnation, uint64_t step, double square_sum,
+                       bool non_finite)
 {
     struct kml_lead *l = self;
-    kml_conductor_staged(&l->conductor, 0, worker, incarnation, step, square_sum, non_finite, kml_lead_now(l));
+    kml_conductor_staged(&l->conductor, 0, worker, incarnation, step, square_sum, non_finite,
+                         kml_lead_now(l));
 }
 
 static void own_failed(void *self, const struct kml_err *err)
@@ -377,14 +387,14 @@ static void own_failed(void *self, const struct kml_err *err)
 
 /* ---- The server ---- */
 
-static int open_session(void *self, struct kml_stream *s, const struct kml_peer *peer, const struct kml_stream_ops **ops,
-                        void **stream_self, struct kml_err *err)
+static int open_session(void *self, struct kml_stream *s, const struct kml_peer *peer,
+                        const struct kml_stream_ops **ops, void **stream_self, struct kml_err *err)
 {
     return kml_session_opened(self, s, peer, ops, stream_self, err);
 }
 
-static int open_exchange(void *self, struct kml_stream *s, const struct kml_peer *peer, const struct kml_stream_ops **ops,
-                         void **stream_self, struct kml_err *err)
+static int open_exchange(void *self, struct kml_stream *s, const struct kml_peer *peer,
+                         const struct kml_stream_ops **ops, void **stream_self, struct kml_err *err)
 {
     return kml_host_opened(((struct kml_lead *)self)->host, s, peer, ops, stream_self, err);
 }
@@ -422,13 +432,15 @@ static int listen_at(struct kml_lead *l, struct kml_err *err)
     methods[0].limits = kml_session_limits;
     methods[1].limits = kml_host_limits;
     for (size_t i = 2; i < KML_COUNT(methods); i++) {
-        methods[i].limits = (struct kml_stream_limits){.receive_max = KML_CONTROL_MAX, .queue_max = KML_CONTROL_MAX};
+        methods[i].limits =
+            (struct kml_stream_limits){.receive_max = KML_CONTROL_MAX, .queue_max = KML_CONTROL_MAX};
     }
-    return kml_server_create(l->loop, l->start->listen, l->creds, methods, KML_COUNT(methods), l, &l->server, err);
+    return kml_server_create(l->loop, l->start->listen, l->creds, methods, KML_COUNT(methods), l, &l->server,
+                             err);
 }
 
-int kml_lead_open(struct kml_lead *l, const struct kml_job *job, const struct kml_start *start, struct kml_loop *loop,
-                  struct kml_creds *creds, struct kml_err *err)
+int kml_lead_open(struct kml_lead *l, const struct kml_job *job, const struct kml_start *start,
+                  struct kml_loop *loop, struct kml_creds *creds, struct kml_err *err)
 {
     *l = (struct kml_lead){.job = job,
                            .start = start,
@@ -440,9 +452,9 @@ int kml_lead_open(struct kml_lead *l, const struct kml_job *job, const struct km
     struct kml_conductor_sink sink = sink_table;
     sink.self = l;
     kml_buf_init(&l->out, KML_CONTROL_MAX);
-    kml_metrics_init(&l->metrics);
+    kml_journal_init(&l->journal);
     kml_save_init(&l->save, job->ps.replicas);
-    l->host = kml_host_create(job, start->uid, l->mutual, &events);
+    l->host = kml_host_create(job, start, &events);
     l->worker_session = KML_NEW_ARRAY(job->worker.replicas, struct kml_session *);
     l->shard_session = KML_NEW_ARRAY(job->ps.replicas, struct kml_session *);
     l->shard_address = KML_NEW_ARRAY(job->ps.replicas, char *);
@@ -453,7 +465,7 @@ int kml_lead_open(struct kml_lead *l, const struct kml_job *job, const struct km
         return -1;
     }
     l->shard_address[0] = kml_own_address(start, l->server);
-    kml_metrics_listening(&l->metrics, l->shard_address[0]);
+    kml_journal_listening(&l->journal, l->shard_address[0]);
     struct kml_err own;
     KML_BUG_ON(kml_conductor_shard_join(&l->conductor, 0, kml_lead_now(l), &own) < 0);
     return 0;
@@ -491,7 +503,7 @@ static uint64_t next_deadline(const struct kml_lead *l)
 {
     uint64_t soonest = least(kml_conductor_deadline(&l->conductor), l->next_beat_ns);
     if (l->conductor.phase == KML_PHASE_TRAINING) {
-        soonest = least(soonest, l->metrics.next_ns);
+        soonest = least(soonest, l->journal.next_ns);
     }
     return kml_conductor_over(&l->conductor) ? least(soonest, l->over_ns + LINGER_NS) : soonest;
 }
@@ -518,9 +530,9 @@ void kml_lead_run(struct kml_lead *l, int (*stop_asked)(void))
         if (now >= kml_conductor_deadline(&l->conductor)) {
             kml_conductor_tick(&l->conductor, now);
         }
-        if (now >= l->metrics.next_ns) {
+        if (now >= l->journal.next_ns) {
             kml_conductor_account(&l->conductor, now);
-            kml_metrics_progress(&l->metrics, &l->conductor, now);
+            kml_journal_progress(&l->journal, &l->conductor, now);
         }
         beat(l, now);
     }
@@ -540,7 +552,7 @@ int kml_lead_close(struct kml_lead *l)
     }
     kml_conductor_finish(&l->conductor);
     kml_save_finish(&l->save);
-    kml_metrics_finish(&l->metrics);
+    kml_journal_finish(&l->journal);
     kml_buf_finish(&l->out);
     kml_free(l->worker_session);
     kml_free(l->shard_session);

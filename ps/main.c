@@ -15,12 +15,14 @@ static const char help[] =
     "\n"
     "It is started by `kunal run` or by the operator, which tell it by environment who it is:\n"
     "  KUNAL_INDEX, KUNAL_JOB_UID, KUNAL_JOB (normalised manifest), KUNAL_LISTEN, and for all but number 0\n"
-    "  KUNAL_CONDUCTOR; optionally KUNAL_ADVERTISE, KUNAL_OUTPUT, KUNAL_TLS_DIR, KUNAL_LOG, KUNAL_PARENT_FD.\n"
+    "  KUNAL_CONDUCTOR; optionally KUNAL_ADVERTISE, KUNAL_OUTPUT, KUNAL_TLS_DIR, KUNAL_LOG, "
+    "KUNAL_PARENT_FD.\n"
     "\n"
     "  --help, --version\n"
     "\n"
     "Number 0 prints the job's metrics on stdout as JSON lines. SIGTERM saves what is there and ends.\n"
-    "Exit codes: 0 job done or stopped, 64 usage, 65 bad data, 66 missing input, 69 peer unreachable, 70 bug,\n"
+    "Exit codes: 0 job done or stopped, 64 usage, 65 bad data, 66 missing input, 69 peer unreachable, 70 "
+    "bug,\n"
     "73 cannot write, 75 try again, 76 other protocol, 77 refused.\n";
 
 static struct kml_loop *loop;
@@ -31,14 +33,15 @@ static void wake(void *self)
     kml_loop_wake(loop);
 }
 
-static int load(const struct kml_start *start, struct kml_job *job, struct kml_creds **creds, struct kml_err *err)
+static int load(const struct kml_start *start, struct kml_job *job, struct kml_creds **creds,
+                struct kml_err *err)
 {
     if (kml_job_load_file(job, start->job, NULL, 0, KML_JOB_PROCESS, NULL, err) < 0) {
         return -1;
     }
     if (start->index >= job->ps.replicas) {
-        return kml_fail(err, KML_USAGE, "KUNAL_INDEX is %u, but the job has %u parameter servers", start->index,
-                        job->ps.replicas);
+        return kml_fail(err, KML_USAGE, "KUNAL_INDEX is %u, but the job has %u parameter servers",
+                        start->index, job->ps.replicas);
     }
     if (start->tls_folder != NULL) {
         return kml_creds_mtls(start->tls_folder, creds, err);
@@ -47,7 +50,8 @@ static int load(const struct kml_start *start, struct kml_job *job, struct kml_c
     return 0;
 }
 
-static int serve(const struct kml_start *start, const struct kml_job *job, struct kml_creds *creds, struct kml_err *err)
+static int serve(const struct kml_start *start, const struct kml_job *job, struct kml_creds *creds,
+                 struct kml_err *err)
 {
     if (kml_signals_start(kml_signals_parent(), wake, NULL, err) < 0) {
         return kml_code_exit(err->code);

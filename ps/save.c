@@ -16,12 +16,18 @@ void kml_save_init(struct kml_save *s, uint32_t shards)
     kml_buf_init(&s->header, KML_SAFETENSORS_MAX_HEADER + 64);
 }
 
-void kml_save_finish(struct kml_save *s)
+void kml_save_forget(struct kml_save *s)
 {
     for (uint32_t i = 0; i < s->metadata; i++) {
         kml_free(s->key[i]);
         kml_free(s->text[i]);
     }
+    s->metadata = 0;
+}
+
+void kml_save_finish(struct kml_save *s)
+{
+    kml_save_forget(s);
     kml_buf_finish(&s->header);
     kml_free(s->vector);
     kml_free(s->here);
@@ -32,8 +38,9 @@ void kml_save_finish(struct kml_save *s)
 
 int kml_save_note(struct kml_save *s, const char *key, const char *text, struct kml_err *err)
 {
-    if (s->metadata == KML_SAVE_METADATA || strlen(key) > 256 || strlen(text) > 65536) {
-        return kml_fail(err, KML_TOO_LARGE, "metadata: at most %d texts of 64 KiB", KML_SAVE_METADATA);
+    if (s->metadata == KML_SAVE_METADATA || strlen(key) > 256 || strlen(text) > KML_SAVE_TEXT) {
+        return kml_fail(err, KML_TOO_LARGE, "metadata: at most %d texts of %u bytes", KML_SAVE_METADATA,
+                        KML_SAVE_TEXT);
     }
     s->key[s->metadata] = kml_strdup(key);
     s->text[s->metadata++] = kml_strdup(text);
@@ -52,8 +59,8 @@ int kml_save_begin(struct kml_save *s, uint64_t floats, struct kml_err *err)
     return 0;
 }
 
-int kml_save_put(struct kml_save *s, uint32_t shard, struct kml_span span, uint64_t offset, const void *data, size_t size,
-                 struct kml_err *err)
+int kml_save_put(struct kml_save *s, uint32_t shard, struct kml_span span, uint64_t offset, const void *data,
+                 size_t size, struct kml_err *err)
 {
     /* Parts come in ascending order, so a count tells what is missing. */
     uint64_t count = size / sizeof(float);
@@ -82,10 +89,11 @@ static struct kml_tensor *tensors_of(const struct kml_save *s, const struct kml_
     struct kml_tensor *tensor = KML_NEW_ARRAY(layout->count, struct kml_tensor);
     for (uint32_t i = 0; i < layout->count; i++) {
         const struct kml_layout_tensor *from = &layout->tensor[i];
-        tensor[i] = (struct kml_tensor){.name = from->name,
-                                        .dtype = KML_F32,
-                                        .dims = from->dims,
-                                        .data = kml_view_of(s->vector + from->offset, from->count * sizeof(float))};
+        tensor[i] =
+            (struct kml_tensor){.name = from->name,
+                                .dtype = KML_F32,
+                                .dims = from->dims,
+                                .data = kml_view_of(s->vector + from->offset, from->count * sizeof(float))};
         for (uint32_t d = 0; d < from->dims; d++) {
             tensor[i].dim[d] = from->shape[d];
         }
@@ -106,10 +114,12 @@ static void add_pair(struct pairs *p, const char *key, const char *text)
     p->pair[p->count++] = (struct kml_metadata){key, text};
 }
 
-static void describe(struct pairs *p, const struct kml_save *s, const struct kml_conductor *c, const char *manifest)
+static void describe(struct pairs *p, const struct kml_save *s, const struct kml_conductor *c,
+                     const char *manifest)
 {
     p->count = 0;
-    add_pair(p, "format", "pt"); /* what readers of safetensors expect; the tensors are as torch.nn.Linear's */
+    add_pair(p, "format",
+             "pt"); /* what readers of safetensors expect; the tensors are as torch.nn.Linear's */
     add_pair(p, "kunal.version", KML_VERSION);
     add_pair(p, "kunal.job", c->job->name);
     add_pair(p, "kunal.manifest_sha256", manifest);

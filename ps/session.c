@@ -19,7 +19,8 @@ struct kml_session {
     char gone[KML_ERR_TEXT]; /* why it says that it leaves; empty: it did not say */
 };
 
-const struct kml_stream_limits kml_session_limits = {.receive_max = KML_CONTROL_MAX, .queue_max = (size_t)64 << 20};
+const struct kml_stream_limits kml_session_limits = {.receive_max = KML_CONTROL_MAX,
+                                                     .queue_max = (size_t)64 << 20};
 
 /* ---- Sending ---- */
 
@@ -87,12 +88,13 @@ bool kml_session_any(const struct kml_lead *l)
     return l->sessions != NULL;
 }
 
-void kml_session_expel(struct kml_lead *l, uint32_t worker, uint64_t incarnation, const char *why)
+void kml_session_expel(struct kml_lead *l, uint32_t worker, uint64_t incarnation, enum kml_code code,
+                       const char *why)
 {
     for (struct kml_session *s = l->sessions; s != NULL; s = s->next) {
         if (s->joined && !s->shard && s->index == worker && s->incarnation == incarnation) {
             struct kml_err err;
-            (void)kml_fail(&err, KML_FENCED, "worker %u: %s", worker, why);
+            (void)kml_fail(&err, code, "worker %u: %s", worker, why);
             kml_stream_close(s->stream, &err);
         }
     }
@@ -119,7 +121,8 @@ static int read_layout(const Kunal__V1__Layout *from, struct kml_layout *to, str
     for (size_t i = 0; i < from->n_tensors; i++) {
         const Kunal__V1__Tensor *t = from->tensors[i];
         if (t->n_shape > KML_LAYOUT_DIMS) {
-            return kml_fail(err, KML_INVALID, "tensor %.128s has more than %d dimensions", t->name, KML_LAYOUT_DIMS);
+            return kml_fail(err, KML_INVALID, "tensor %.128s has more than %d dimensions", t->name,
+                            KML_LAYOUT_DIMS);
         }
         if (kml_layout_add(to, t->name, t->shape, (uint32_t)t->n_shape, err) < 0) {
             return -1;
@@ -128,8 +131,13 @@ static int read_layout(const Kunal__V1__Layout *from, struct kml_layout *to, str
     return 0;
 }
 
+/* What the first worker says of the data is kept before it is a member: a refusal leaves nothing behind. */
 static int keep_metadata(struct kml_lead *l, const Kunal__V1__Join *j, struct kml_err *err)
 {
+    if (l->conductor.have_layout) {
+        return 0;
+    }
+    kml_save_forget(&l->save);
     for (size_t i = 0; i < j->n_metadata; i++) {
         if (kml_save_note(&l->save, j->metadata[i]->key, j->metadata[i]->value, err) < 0) {
             return -1;
@@ -148,16 +156,18 @@ static int join_worker(struct kml_session *s, const Kunal__V1__Join *j, struct k
                                    .test_samples = j->test_samples,
                                    .digest_size = (uint32_t)j->data_digest.len};
     if (j->index >= l->conductor.workers || j->data_digest.len > KML_DIGEST_MAX) {
-        return kml_fail(err, KML_INVALID, "worker %u of %u with a digest of %zu bytes", j->index, l->conductor.workers,
-                        j->data_digest.len);
+        return kml_fail(err, KML_INVALID, "worker %u of %u with a digest of %zu bytes", j->index,
+                        l->conductor.workers, j->data_digest.len);
     }
     if (j->data_digest.len > 0) {
         memcpy(join.digest, j->data_digest.data, j->data_digest.len);
     }
-    bool first = !l->conductor.have_layout;
     struct kml_session *former = l->worker_session[j->index];
     kml_layout_init(&join.layout);
     int result = read_layout(j->layout, &join.layout, err);
+    if (result == 0) {
+        result = keep_metadata(l, j, err);
+    }
     if (result == 0) {
         l->worker_session[j->index] = s; /* the welcome is sent from inside the call */
         result = kml_conductor_worker_join(&l->conductor, &join, kml_lead_now(l), err);
@@ -167,18 +177,16 @@ static int join_worker(struct kml_session *s, const Kunal__V1__Join *j, struct k
         l->worker_session[j->index] = former;
         return -1;
     }
-    if (former != NULL && former->incarnation == s->incarnation) {
-        kml_stream_cancel(former->stream); /* the same process by a new connection */
-    }
-    return first ? keep_metadata(l, j, err) : 0;
+    return 0;
 }
 
 static int join_shard(struct kml_session *s, const Kunal__V1__Join *j, struct kml_err *err)
 {
     struct kml_lead *l = s->lead;
-    if (j->index == 0 || j->index >= l->conductor.shards || j->address[0] == '\0' || strlen(j->address) > 1024) {
-        return kml_fail(err, KML_INVALID, "shard %u of %u joined with address '%.64s'", j->index, l->conductor.shards,
-                        j->address);
+    if (j->index == 0 || j->index >= l->conductor.shards || j->address[0] == '\0' ||
+        strlen(j->address) > 1024) {
+        return kml_fail(err, KML_INVALID, "shard %u of %u joined with address '%.64s'", j->index,
+                        l->conductor.shards, j->address);
     }
     if (l->shard_session[j->index] != NULL) {
         return kml_fail(err, KML_EXISTS, "shard %u is here already", j->index);
@@ -210,7 +218,8 @@ static int take_join(struct kml_session *s, const Kunal__V1__Join *j, struct kml
     if (!shard && j->role != KUNAL__V1__ROLE__WORKER) {
         return kml_fail(err, KML_INVALID, "a session is joined by a worker or a PS");
     }
-    if (kml_check_identity(l->mutual, kml_stream_peer(s->stream), l->start->uid, shard ? "ps" : "worker", j->index, err) < 0) {
+    if (kml_check_identity(l->mutual, kml_stream_peer(s->stream), l->start->uid, shard ? "ps" : "worker",
+                           j->index, err) < 0) {
         return -1;
     }
     s->joined = true;
@@ -291,8 +300,8 @@ static int from_shard(struct kml_session *s, const Kunal__V1__ToConductor *m, st
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_HEARTBEAT:
         return 0;
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_STAGED:
-        kml_conductor_staged(&l->conductor, s->index, m->staged->worker, m->staged->incarnation, m->staged->step,
-                             m->staged->square_sum, m->staged->non_finite, kml_lead_now(l));
+        kml_conductor_staged(&l->conductor, s->index, m->staged->worker, m->staged->incarnation,
+                             m->staged->step, m->staged->square_sum, m->staged->non_finite, kml_lead_now(l));
         return 0;
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_PART:
         kml_lead_part(l, s->index, m->part->offset, m->part->data.data, m->part->data.len, m->part->last);

@@ -23,8 +23,8 @@ struct stage {
 
 struct kml_shard {
     struct kml_shard_setup setup;
-    struct kml_span floats;  /* of the whole vector */
-    struct kml_span chunks;  /* of the whole map */
+    struct kml_span floats; /* of the whole vector */
+    struct kml_span chunks; /* of the whole map */
     struct kml_fence fence;
     struct kml_fence_seat *seat; /* [workers] */
     struct stage *stage;         /* [workers] */
@@ -46,6 +46,11 @@ struct kml_shard {
 static uint64_t count_of(struct kml_span span)
 {
     return span.end - span.begin;
+}
+
+uint64_t kml_shard_floats(const struct kml_shard *s)
+{
+    return s->setup.map.floats;
 }
 
 uint32_t kml_shard_chunks(const struct kml_shard *s)
@@ -248,7 +253,8 @@ static int check_range(const struct kml_shard *s, const struct kml_chunk *p, str
 {
     if (p->elements == 0 || p->offset < s->floats.begin || p->offset > s->floats.end ||
         p->elements > s->floats.end - p->offset) {
-        return kml_fail(err, KML_INVALID, "a piece of %llu elements at %llu is outside shard %u, [%llu, %llu)",
+        return kml_fail(err, KML_INVALID,
+                        "a piece of %llu elements at %llu is outside shard %u, [%llu, %llu)",
                         (unsigned long long)p->elements, (unsigned long long)p->offset, s->setup.shard,
                         (unsigned long long)s->floats.begin, (unsigned long long)s->floats.end);
     }
@@ -281,17 +287,20 @@ static void install_initial(struct kml_shard *s)
 {
     for (uint32_t c = 0; c < kml_shard_chunks(s); c++) {
         struct kml_span span = kml_shard_span(s, c);
-        memcpy(s->current[c]->data, s->initial.data + (span.begin - s->floats.begin), count_of(span) * sizeof(float));
+        memcpy(s->current[c]->data, s->initial.data + (span.begin - s->floats.begin),
+               count_of(span) * sizeof(float));
     }
     s->ready = true;
     kml_free(s->initial.data);
     s->initial.data = NULL;
 }
 
-static int stage_initial(struct kml_shard *s, const struct kml_chunk *p, struct kml_shard_staged *out, struct kml_err *err)
+static int stage_initial(struct kml_shard *s, const struct kml_chunk *p, struct kml_shard_staged *out,
+                         struct kml_err *err)
 {
     if (p->step != 0) {
-        return kml_fail(err, KML_INVALID, "parameters come with step 0, not %llu", (unsigned long long)p->step);
+        return kml_fail(err, KML_INVALID, "parameters come with step 0, not %llu",
+                        (unsigned long long)p->step);
     }
     if (!s->ready) {
         if (collect(s, &s->initial, p, err) < 0) {
@@ -308,8 +317,8 @@ static int stage_initial(struct kml_shard *s, const struct kml_chunk *p, struct 
     return 0;
 }
 
-static int stage_gradient(struct kml_shard *s, uint32_t worker, const struct kml_chunk *p, struct kml_shard_staged *out,
-                          struct kml_err *err)
+static int stage_gradient(struct kml_shard *s, uint32_t worker, const struct kml_chunk *p,
+                          struct kml_shard_staged *out, struct kml_err *err)
 {
     struct stage *g = &s->stage[worker];
     if (p->step > g->step) {
@@ -356,7 +365,8 @@ int kml_shard_stage(struct kml_shard *s, uint32_t worker, uint64_t incarnation, 
     case KML_VERDICT_AHEAD:
         break;
     }
-    return kml_fail(err, KML_INVALID, "worker %u: a gradient of step %llu", worker, (unsigned long long)piece->step);
+    return kml_fail(err, KML_INVALID, "worker %u: a gradient of step %llu", worker,
+                    (unsigned long long)piece->step);
 }
 
 void kml_shard_forget(struct kml_shard *s, uint32_t worker, uint64_t incarnation, uint64_t step)
@@ -371,9 +381,13 @@ void kml_shard_forget(struct kml_shard *s, uint32_t worker, uint64_t incarnation
 static int check_member(const struct kml_shard *s, const struct kml_shard_member *m, struct kml_err *err)
 {
     const struct stage *g = m->worker < s->setup.workers ? &s->stage[m->worker] : NULL;
-    if (g == NULL || !kml_shard_admitted(s, m->worker, m->incarnation) || !g->complete || g->step != m->step) {
-        return kml_fail(err, KML_CONFLICT, "shard %u: worker %u has not staged step %llu here", s->setup.shard, m->worker,
-                        (unsigned long long)m->step);
+    bool here =
+        g != NULL && kml_shard_admitted(s, m->worker, m->incarnation) && g->complete && g->step == m->step;
+    if (!here ||
+        m->step <=
+            s->seat[m->worker].closed) { /* a step that was committed is not there for another version */
+        return kml_fail(err, KML_CONFLICT, "shard %u: worker %u has not staged step %llu here",
+                        s->setup.shard, m->worker, (unsigned long long)m->step);
     }
     return 0;
 }
@@ -390,8 +404,8 @@ static uint32_t gather_members(struct kml_shard *s, const struct kml_shard_commi
     return counted;
 }
 
-static int write_chunk(struct kml_shard *s, const struct kml_optimizer_step *step, uint32_t members, uint32_t chunk,
-                       struct kml_err *err)
+static int write_chunk(struct kml_shard *s, const struct kml_optimizer_step *step, uint32_t members,
+                       uint32_t chunk, struct kml_err *err)
 {
     struct kml_block *next = block_take(s, err);
     if (next == NULL) {
@@ -406,8 +420,8 @@ static int write_chunk(struct kml_shard *s, const struct kml_optimizer_step *ste
     for (uint32_t i = 0; i < members; i++) {
         s->grad[i] += at;
     }
-    kml_optimizer_commit(&s->setup.optimizer, step, next->data, s->current[chunk]->data, s->grad, s->coefficient, members,
-                         slot, (size_t)count_of(span));
+    kml_optimizer_commit(&s->setup.optimizer, step, next->data, s->current[chunk]->data, s->grad,
+                         s->coefficient, members, slot, (size_t)count_of(span));
     for (uint32_t i = 0; i < members; i++) {
         s->grad[i] -= at;
     }
@@ -437,8 +451,8 @@ int kml_shard_commit(struct kml_shard *s, const struct kml_shard_commit *c, stru
         return 0;
     }
     if (!s->ready || c->version != s->fence.version + 1) {
-        return kml_fail(err, KML_CONFLICT, "shard %u is at version %llu and cannot make version %llu", s->setup.shard,
-                        (unsigned long long)s->fence.version, (unsigned long long)c->version);
+        return kml_fail(err, KML_CONFLICT, "shard %u is at version %llu and cannot make version %llu",
+                        s->setup.shard, (unsigned long long)s->fence.version, (unsigned long long)c->version);
     }
     for (uint32_t i = 0; i < c->count; i++) {
         if (check_member(s, &c->member[i], err) < 0) {

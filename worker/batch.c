@@ -73,8 +73,9 @@ void kml_work_clear(struct kml_work *w)
 int kml_work_add(struct kml_work *w, uint64_t begin, uint64_t end, uint32_t samples, struct kml_err *err)
 {
     if (begin >= end || end > samples || end - begin > samples - w->samples) {
-        return kml_fail(err, KML_PROTOCOL, "the conductor leased samples [%" PRIu64 ", %" PRIu64 ") of an epoch of %u",
-                        begin, end, samples);
+        return kml_fail(err, KML_PROTOCOL,
+                        "the conductor leased samples [%" PRIu64 ", %" PRIu64 ") of an epoch of %u", begin,
+                        end, samples);
     }
     if (w->count == w->room) {
         w->room = w->room == 0 ? 32 : 2 * w->room;

@@ -59,7 +59,8 @@ static uint64_t one_batch(struct bench *b, const struct kml_input *in, uint32_t 
         b->index[i] = (uint32_t)(((uint64_t)number * b->n + i) % in->data.train.count);
     }
     kml_dataset_gather(&in->data, &in->data.train, b->index, b->n, &b->batch);
-    struct kml_model_batch batch = {.x = b->batch.x, .label = b->batch.label, .target = b->batch.target, .n = b->n};
+    struct kml_model_batch batch = {
+        .x = b->batch.x, .label = b->batch.label, .target = b->batch.target, .n = b->n};
     kml_model_gradient(&in->model, b->workspace, b->params, &batch, b->gradient, NULL, NULL, &score);
     return kml_now(&clock) - begin;
 }

@@ -19,14 +19,16 @@ static int copy_tensor(const struct kml_safetensors *file, const struct kml_mode
         same = t->dim[i] == want->dim[i];
     }
     if (!same) {
-        return kml_fail(err, KML_INVALID, "tensor %s has another shape than the model's (%u dimensions, first %u)", want->name,
+        return kml_fail(err, KML_INVALID,
+                        "tensor %s has another shape than the model's (%u dimensions, first %u)", want->name,
                         want->dims, want->dim[0]);
     }
     memcpy(out + want->offset, t->data.data, t->data.size);
     return 0;
 }
 
-static int fill(const struct kml_model *m, const struct kml_safetensors *file, float *out, struct kml_err *err)
+static int fill(const struct kml_model *m, const struct kml_safetensors *file, float *out,
+                struct kml_err *err)
 {
     for (uint32_t i = 0; i < m->tensors; i++) {
         if (copy_tensor(file, &m->tensor[i], out, err) < 0) {
@@ -39,7 +41,8 @@ static int fill(const struct kml_model *m, const struct kml_safetensors *file, f
     return 0;
 }
 
-int kml_initial_fill(const struct kml_model *m, const char *path, uint64_t seed, float *out, struct kml_err *err)
+int kml_initial_fill(const struct kml_model *m, const char *path, uint64_t seed, float *out,
+                     struct kml_err *err)
 {
     struct kml_safetensors file;
     if (path == NULL) {

@@ -72,7 +72,8 @@ static int open_data(struct kml_input *in, struct kml_err *err)
         .targets = job->model.kind == KML_JOB_MODEL_LINEAR ? KML_TARGET_REAL : KML_TARGET_CLASS,
         .seed = job->model.seed,
     };
-    if (kml_file_uri_path(job->dataset.uri, &spec.path, err) < 0 || kml_dataset_open(&in->data, &spec, err) < 0) {
+    if (kml_file_uri_path(job->dataset.uri, &spec.path, err) < 0 ||
+        kml_dataset_open(&in->data, &spec, err) < 0) {
         return kml_wrap(err, "dataset");
     }
     if (job->training.evaluation.on_test && kml_dataset_open_test(&in->data, err) < 0) {
@@ -105,8 +106,10 @@ static int read_job(struct kml_input *in, const char *manifest, struct kml_err *
         return kml_wrap(err, "KUNAL_JOB");
     }
     if (job->model.kind == KML_JOB_MODEL_CUSTOM || job->model.kind == KML_JOB_MODEL_CNN) {
-        return kml_fail(err, KML_UNSUPPORTED,
-                        "%s: model.kind: this program has no such model; a Custom model brings its own worker program", manifest);
+        return kml_fail(
+            err, KML_UNSUPPORTED,
+            "%s: model.kind: this program has no such model; a Custom model brings its own worker program",
+            manifest);
     }
     if (job->model.initial_uri != NULL && kml_file_uri_path(job->model.initial_uri, &in->initial, err) < 0) {
         return kml_wrap(err, "model.initialModelUri");

@@ -12,8 +12,8 @@
 #include "worker/model.h"
 
 /*
- * What a worker trains with, all of it from the manifest: the job, its data in memory, its model; and the Join message that
- * tells the conductor of them.
+ * What a worker trains with, all of it from the manifest: the job, its data in memory, its model; and the
+ * Join message that tells the conductor of them.
  */
 struct kml_input {
     struct kml_job job;
@@ -35,11 +35,12 @@ struct kml_join {
 };
 
 /*
- * The digest is a SHA-256 of all that the samples are made of. The metadata are what a user of the model file must know:
- * model, activation, features, classes, standardize, mean, scale (one number when all features have the same).
+ * The digest is a SHA-256 of all that the samples are made of. The metadata are what a user of the model file
+ * must know: model, activation, features, classes, standardize, mean, scale (one number when all features
+ * have the same).
  */
-void kml_join_init(struct kml_join *j, const struct kml_model *model, const struct kml_dataset *data, const char *uid,
-                   uint32_t index, uint64_t incarnation);
+void kml_join_init(struct kml_join *j, const struct kml_model *model, const struct kml_dataset *data,
+                   const char *uid, uint32_t index, uint64_t incarnation);
 void kml_join_finish(struct kml_join *j);
 
 #endif

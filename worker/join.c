@@ -6,7 +6,8 @@
 
 #define PROTOCOL 1
 #define ENTRIES_MOST 8
-#define NUMBERS_MOST ((size_t)1 << 20) /* bytes of a list of numbers; a longer one would not fit into a control message */
+#define NUMBERS_MOST                                                                                         \
+    ((size_t)1 << 20) /* bytes of a list of numbers; a longer one would not fit into a control message */
 
 static Kunal__V1__Layout *make_layout(const struct kml_model *m)
 {
@@ -44,7 +45,8 @@ static void add_entry(Kunal__V1__Join *join, const char *key, char *value)
         return;
     }
     KML_BUG_ON(join->n_metadata == ENTRIES_MOST);
-    Kunal__V1__Join__MetadataEntry *e = join->metadata[join->n_metadata++] = KML_NEW(Kunal__V1__Join__MetadataEntry);
+    Kunal__V1__Join__MetadataEntry *e = join->metadata[join->n_metadata++] =
+        KML_NEW(Kunal__V1__Join__MetadataEntry);
     kunal__v1__join__metadata_entry__init(e);
     e->key = kml_strdup(key);
     e->value = value;
@@ -99,8 +101,8 @@ static void digest_part(void *self, struct kml_view bytes)
     kml_sha256_add(self, bytes.data, bytes.size);
 }
 
-void kml_join_init(struct kml_join *j, const struct kml_model *model, const struct kml_dataset *data, const char *uid,
-                   uint32_t index, uint64_t incarnation)
+void kml_join_init(struct kml_join *j, const struct kml_model *model, const struct kml_dataset *data,
+                   const char *uid, uint32_t index, uint64_t incarnation)
 {
     Kunal__V1__Join *m = &j->message;
     kunal__v1__join__init(m);

@@ -59,14 +59,15 @@ KML_CLONES static void column_sums(float *sum, const float *x, size_t n, size_t 
     }
 }
 
-void kml_dense_forward(const struct kml_model_layer *l, const float *params, const float *x, size_t n, float *y)
+void kml_dense_forward(const struct kml_model_layer *l, const float *params, const float *x, size_t n,
+                       float *y)
 {
     kml_gemm_nt(n, l->out, l->in, 1.0f, x, params + l->weight, y);
     add_bias(y, params + l->bias, n, l->out);
 }
 
-void kml_dense_forward_active(const struct kml_model_layer *l, const float *params, enum kml_activation activation,
-                              const float *x, size_t n, float *y)
+void kml_dense_forward_active(const struct kml_model_layer *l, const float *params,
+                              enum kml_activation activation, const float *x, size_t n, float *y)
 {
     if (activation == KML_ACTIVATION_RELU) {
         kml_gemm_nt(n, l->out, l->in, 1.0f, x, params + l->weight, y);
@@ -81,7 +82,8 @@ void kml_dense_forward_active(const struct kml_model_layer *l, const float *para
     }
 }
 
-void kml_dense_gradient(const struct kml_model_layer *l, const float *delta, const float *x, size_t n, float *grad)
+void kml_dense_gradient(const struct kml_model_layer *l, const float *delta, const float *x, size_t n,
+                        float *grad)
 {
     float inverse = 1.0f / (float)n;
     kml_gemm_tn(l->out, l->in, n, inverse, delta, x, grad + l->weight);

@@ -10,14 +10,19 @@
  */
 
 /* y[n, out] = x[n, in] W' + b */
-void kml_dense_forward(const struct kml_model_layer *l, const float *params, const float *x, size_t n, float *y);
+void kml_dense_forward(const struct kml_model_layer *l, const float *params, const float *x, size_t n,
+                       float *y);
 
 /* The same, then the activation, in one pass over y. */
-void kml_dense_forward_active(const struct kml_model_layer *l, const float *params, enum kml_activation activation,
-                              const float *x, size_t n, float *y);
+void kml_dense_forward_active(const struct kml_model_layer *l, const float *params,
+                              enum kml_activation activation, const float *x, size_t n, float *y);
 
-/* dW = delta' x / n and db = column sums of delta / n, written into grad at the layer's offsets. delta[n, out], x[n, in] */
-void kml_dense_gradient(const struct kml_model_layer *l, const float *delta, const float *x, size_t n, float *grad);
+/*
+ * dW = delta' x / n and db = column sums of delta / n, written into grad at the layer's offsets. delta[n,
+ * out], x[n, in]
+ */
+void kml_dense_gradient(const struct kml_model_layer *l, const float *delta, const float *x, size_t n,
+                        float *grad);
 
 /* dx[n, in] = (delta W) * activation'(.), with the derivative taken from the activation's value x[n, in]. */
 void kml_dense_backward(const struct kml_model_layer *l, const float *params, enum kml_activation activation,

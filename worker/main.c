@@ -1,16 +1,16 @@
 /*
  * kunal-worker: trains a replica of a job's model against its parameter servers.
  *
- * Reading order: input.h (what it trains with), train.h (its life), session.h and pipe.h (whom it talks to), step.h (what
- * it computes), pace.h.
+ * Reading order: input.h (what it trains with), train.h (its life), session.h and pipe.h (whom it talks to),
+ * step.h (what it computes), pace.h.
  *
- * Exit codes: 0 the job has finished; the code of Stop; kml_code_exit of an error (69: no conductor for 60 s); 128 + signal
- * when SIGTERM or SIGINT told it to leave before the job's end. Never 0 for that: 0 means that no worker is missing.
+ * Exit codes: 0 the job has finished; the code of Stop; kml_code_exit of an error (69: no conductor for 60
+ * s); 128 + signal when SIGTERM or SIGINT told it to leave before the job's end, 75 when its parent went
+ * away. Never 0 for that: 0 means that no worker is missing.
  */
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 #include "base/mem.h"
 #include "base/parse.h"
 #include "base/rng.h"
-#include "base/thread.h"
+#include "base/signals.h"
 #include "job/start.h"
 #include "math/gemm.h"
 #include "rpc/creds.h"
@@ -42,8 +42,8 @@ static int fail(const struct kml_err *err)
 /* ---- Threads of the kernels ---- */
 
 /*
- * One, as several workers often share a machine, unless the user says otherwise or a CPU quota of this group (a pod's
- * limit) gives more than one core.
+ * One, as several workers often share a machine, unless the user says otherwise or a CPU quota of this group
+ * (a pod's limit) gives more than one core.
  */
 static unsigned threads_wanted(void)
 {
@@ -57,59 +57,26 @@ static unsigned threads_wanted(void)
     return limited ? kml_cpu_threads("/") : 1;
 }
 
-/* ---- Signals: one thread waits for them, all others have them blocked ---- */
+/* ---- Being told to stop ---- */
 
-struct signals {
-    sigset_t set;
-    pthread_t thread;
-    bool running;
-    atomic_int got;                 /* SIGTERM or SIGINT */
-    struct kml_loop *_Atomic loop;  /* NULL: not training yet, so there is nobody to say goodbye to */
-};
+static struct kml_loop *_Atomic running; /* NULL: not training yet, so there is nobody to say goodbye to */
+static bool watching;
 
-static void *wait_for_signal(void *self)
+static void wake(void *self)
 {
-    struct signals *s = self;
-    int number;
-    while (sigwait(&s->set, &number) == 0) {
-        if (number == SIGUSR1) { /* the program ends */
-            return NULL;
-        }
-        struct kml_loop *loop = atomic_load(&s->loop);
-        if (loop == NULL) {
-            _exit(128 + number);
-        }
-        atomic_store(&s->got, number);
-        kml_loop_wake(loop);
+    (void)self;
+    struct kml_loop *loop = atomic_load(&running);
+    if (loop == NULL) {
+        _exit(kml_train_exit_of(kml_signals_taken()));
     }
-    return NULL;
+    kml_loop_wake(loop);
 }
 
-/* Before any other thread, so that all have them blocked. */
-static int start_signals(struct signals *s, struct kml_err *err)
+static void stop_watching(void)
 {
-    *s = (struct signals){.running = false};
-    (void)sigemptyset(&s->set);
-    (void)sigaddset(&s->set, SIGTERM);
-    (void)sigaddset(&s->set, SIGINT);
-    (void)sigaddset(&s->set, SIGUSR1);
-    (void)pthread_sigmask(SIG_BLOCK, &s->set, NULL);
-    (void)signal(SIGPIPE, SIG_IGN);
-    atomic_init(&s->got, 0);
-    atomic_init(&s->loop, NULL);
-    if (kml_thread_start(&s->thread, "signals", wait_for_signal, s, err) < 0) {
-        return -1;
-    }
-    s->running = true;
-    return 0;
-}
-
-static void stop_signals(struct signals *s)
-{
-    if (s->running) {
-        (void)pthread_kill(s->thread, SIGUSR1);
-        (void)pthread_join(s->thread, NULL);
-        s->running = false;
+    if (watching) {
+        kml_signals_stop();
+        watching = false;
     }
 }
 
@@ -164,8 +131,7 @@ static int run_training(const struct kml_train_config *config)
     return exit_code;
 }
 
-static int with_input(const struct kml_start *start, const struct kml_input *in, const struct kml_pace *pace,
-                      struct signals *signals)
+static int with_input(const struct kml_start *start, const struct kml_input *in, const struct kml_pace *pace)
 {
     struct kml_creds *creds;
     struct kml_join join;
@@ -180,6 +146,7 @@ static int with_input(const struct kml_start *start, const struct kml_input *in,
                                       .uid = start->uid,
                                       .join = &join.message,
                                       .mtls = start->tls_folder != NULL,
+                                      .shared = start->shared,
                                       .patience_ns = KML_SESSION_PATIENCE_NS,
                                       .model = &in->model,
                                       .data = &in->data,
@@ -187,18 +154,18 @@ static int with_input(const struct kml_start *start, const struct kml_input *in,
                                       .seed = in->job.model.seed,
                                       .initial = in->initial,
                                       .pace = pace,
-                                      .signal = &signals->got,
+                                      .stop_asked = kml_signals_taken,
                                       .root = "/"};
-    atomic_store(&signals->loop, config.loop);
+    atomic_store(&running, config.loop);
     int exit_code = run_training(&config);
-    stop_signals(signals); /* it wakes the loop */
+    stop_watching(); /* it wakes the loop */
     kml_loop_destroy(config.loop);
     kml_creds_destroy(creds);
     kml_join_finish(&join);
     return exit_code;
 }
 
-static int train(struct signals *signals)
+static int train(void)
 {
     struct kml_start start;
     struct kml_pace pace;
@@ -217,7 +184,7 @@ static int train(struct signals *signals)
         kml_pace_finish(&pace);
         return fail(&err);
     }
-    int exit_code = with_input(&start, &in, &pace, signals);
+    int exit_code = with_input(&start, &in, &pace);
     kml_input_finish(&in);
     kml_pace_finish(&pace);
     return exit_code;
@@ -230,7 +197,8 @@ static int calibrate(void)
     double seconds;
     const char *manifest = getenv("KUNAL_JOB");
     if (manifest == NULL || manifest[0] == '\0') {
-        (void)kml_fail(&err, KML_USAGE, "KUNAL_JOB is not set; --calibrate needs the path of a normalised manifest in it");
+        (void)kml_fail(&err, KML_USAGE,
+                       "KUNAL_JOB is not set; --calibrate needs the path of a normalised manifest in it");
         return fail(&err);
     }
     if (kml_input_open(&in, manifest, &err) < 0) {
@@ -247,9 +215,11 @@ static int calibrate(void)
 
 static int print_help(const struct kml_flag *flags, uint32_t count)
 {
-    (void)printf("kunal-worker: trains a replica of a job's model. `kunal run` and the operator start it.\n\n"
-                 "Who it is comes by environment: KUNAL_INDEX, KUNAL_JOB_UID, KUNAL_CONDUCTOR, KUNAL_JOB; also KUNAL_TLS_DIR,\n"
-                 "KUNAL_PACE_NS, KUNAL_SPEED, KUNAL_PROFILE, KUNAL_LOG. See docs/PROTOCOL.md.\n\n");
+    (void)printf(
+        "kunal-worker: trains a replica of a job's model. `kunal run` and the operator start it.\n\n"
+        "Who it is comes by environment: KUNAL_INDEX, KUNAL_JOB_UID, KUNAL_CONDUCTOR, KUNAL_JOB; also "
+        "KUNAL_TLS_DIR,\n"
+        "KUNAL_PACE_NS, KUNAL_SPEED, KUNAL_PROFILE, KUNAL_LOG, KUNAL_PARENT_FD. See docs/PROTOCOL.md.\n\n");
     kml_flags_print(flags, count);
     return 0;
 }
@@ -287,13 +257,13 @@ int main(int argc, char **argv)
     if (calibrating) {
         return calibrate();
     }
-    struct signals signals;
-    if (start_signals(&signals, &err) < 0) {
+    if (kml_signals_start(kml_signals_parent(), wake, NULL, &err) < 0) {
         return fail(&err);
     }
+    watching = true;
     kml_rpc_init();
-    int exit_code = train(&signals);
-    stop_signals(&signals);
+    int exit_code = train();
+    stop_watching();
     kml_rpc_shutdown();
     return exit_code;
 }

@@ -20,7 +20,8 @@ static int check(const struct kml_model_spec *spec, struct kml_err *err)
                         spec->classes);
     }
     if ((spec->kind == KML_MODEL_SOFTMAX || spec->kind == KML_MODEL_MLP) && spec->classes < 2) {
-        return kml_fail(err, KML_INVALID, "a Softmax or MLP model needs at least 2 classes, the data set has %u",
+        return kml_fail(err, KML_INVALID,
+                        "a Softmax or MLP model needs at least 2 classes, the data set has %u",
                         spec->classes);
     }
     if (spec->kind == KML_MODEL_MLP && (spec->hidden_count < 1 || spec->hidden_count > KML_MODEL_HIDDEN)) {
@@ -75,7 +76,8 @@ int kml_model_init(struct kml_model *m, const struct kml_model_spec *spec, struc
     bool one = spec->kind == KML_MODEL_LINEAR || spec->kind == KML_MODEL_LOGISTIC;
     add_layer(m, in, one ? 1 : spec->classes);
     if (m->size > SIZE_MAX_FLOATS) {
-        return kml_fail(err, KML_TOO_LARGE, "the model has %zu parameters, more than %zu", m->size, SIZE_MAX_FLOATS);
+        return kml_fail(err, KML_TOO_LARGE, "the model has %zu parameters, more than %zu", m->size,
+                        SIZE_MAX_FLOATS);
     }
     return 0;
 }

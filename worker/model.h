@@ -10,17 +10,17 @@
 /*
  * The models: a stack of dense layers over one flat float32 vector of parameters.
  *
- *   kind      layers                              output       loss of one sample
- *   Linear    features -> 1                       y            (y - t)^2                      torch.nn.MSELoss
- *   Logistic  features -> 1                       logit z      log(1 + e^z) - label * z       torch.nn.BCEWithLogitsLoss
- *   Softmax   features -> classes                 logits       -log softmax(z)[label]         torch.nn.CrossEntropyLoss
- *   MLP       features -> hidden ... -> classes   logits       as Softmax
+ *   kind      layers                              output    loss of one sample         in torch.nn
+ *   Linear    features -> 1                       y         (y - t)^2                  MSELoss
+ *   Logistic  features -> 1                       logit z   log(1 + e^z) - label * z   BCEWithLogitsLoss
+ *   Softmax   features -> classes                 logits    -log softmax(z)[label]     CrossEntropyLoss
+ *   MLP       features -> hidden ... -> classes   logits    as Softmax                 CrossEntropyLoss
  *
- * Layer N has "layer.N.weight" [out, in] and "layer.N.bias" [out], as torch.nn.Linear: y = x W' + b. The flat vector holds
- * layer.0.weight, layer.0.bias, layer.1.weight, ... without holes.
+ * Layer N has "layer.N.weight" [out, in] and "layer.N.bias" [out], as torch.nn.Linear: y = x W' + b. The flat
+ * vector holds layer.0.weight, layer.0.bias, layer.1.weight, ... without holes.
  *
- * The model itself is immutable once made; what a step needs is in a workspace, one per thread, made once. Steps allocate
- * nothing. Gradients are means over the batch, losses and counts are sums.
+ * The model itself is immutable once made; what a step needs is in a workspace, one per thread, made once.
+ * Steps allocate nothing. Gradients are means over the batch, losses and counts are sums.
  */
 #define KML_MODEL_HIDDEN 8
 #define KML_MODEL_LAYERS (KML_MODEL_HIDDEN + 1)
@@ -63,12 +63,17 @@ struct kml_model {
     size_t size; /* floats of all parameters */
 };
 
-/* Computes the layout. KML_INVALID when the kind does not fit the data (Logistic with 10 classes), KML_TOO_LARGE above 2^31 floats. */
-int kml_model_init(struct kml_model *m, const struct kml_model_spec *spec, struct kml_err *err) KML_MUST_CHECK;
+/*
+ * Computes the layout. KML_INVALID when the kind does not fit the data (Logistic with 10 classes),
+ * KML_TOO_LARGE above 2^31 floats.
+ */
+int kml_model_init(struct kml_model *m, const struct kml_model_spec *spec,
+                   struct kml_err *err) KML_MUST_CHECK;
 
 /*
- * Seeded first values, those of torch.nn.Linear: weights and biases uniform in +-1/sqrt(in) (He-uniform with a = sqrt(5)).
- * Layer N draws from stream N of the seed, weights first: the same on every machine, whoever asks.
+ * Seeded first values, those of torch.nn.Linear: weights and biases uniform in +-1/sqrt(in) (He-uniform with
+ * a = sqrt(5)). Layer N draws from stream N of the seed, weights first: the same on every machine, whoever
+ * asks.
  */
 void kml_model_seed(const struct kml_model *m, uint64_t seed, float *params);
 
@@ -92,15 +97,15 @@ struct kml_score {
 };
 
 /*
- * Called when a range of the gradient is final, while the rest is still being computed: last layer first, then downwards.
- * Ranges are whole layers (weight and bias), so together they cover the vector once.
+ * Called when a range of the gradient is final, while the rest is still being computed: last layer first,
+ * then downwards. Ranges are whole layers (weight and bias), so together they cover the vector once.
  */
 typedef void kml_gradient_ready(void *self, size_t offset, size_t size);
 
 /* Writes the mean gradient over the batch to grad[size] and adds the batch to *score. `ready` may be NULL. */
 void kml_model_gradient(const struct kml_model *m, struct kml_workspace *w, const float *params,
-                        const struct kml_model_batch *batch, float *grad, kml_gradient_ready *ready, void *self,
-                        struct kml_score *score);
+                        const struct kml_model_batch *batch, float *grad, kml_gradient_ready *ready,
+                        void *self, struct kml_score *score);
 
 /* Adds the batch to *score. */
 void kml_model_evaluate(const struct kml_model *m, struct kml_workspace *w, const float *params,

@@ -7,8 +7,9 @@
 #include "worker/layer.h"
 
 /*
- * All arrays are parts of one block. out[k] is what layer k puts out (after its activation; logits for the last), and the
- * last one turns into the loss's derivative in place. delta[] take turns as the derivative of hidden layers.
+ * All arrays are parts of one block. out[k] is what layer k puts out (after its activation; logits for the
+ * last), and the last one turns into the loss's derivative in place. delta[] take turns as the derivative of
+ * hidden layers.
  */
 struct kml_workspace {
     uint32_t max_batch;
@@ -63,7 +64,8 @@ void kml_workspace_destroy(struct kml_workspace *w)
     kml_free(w);
 }
 
-static const float *input_of(const struct kml_workspace *w, const struct kml_model_batch *batch, uint32_t layer)
+static const float *input_of(const struct kml_workspace *w, const struct kml_model_batch *batch,
+                             uint32_t layer)
 {
     return layer == 0 ? batch->x : w->out[layer - 1];
 }
@@ -74,7 +76,8 @@ static void forward(const struct kml_model *m, struct kml_workspace *w, const fl
     KML_BUG_ON(batch->n == 0 || batch->n > w->max_batch);
     uint32_t last = m->layers - 1;
     for (uint32_t k = 0; k < last; k++) {
-        kml_dense_forward_active(&m->layer[k], params, m->spec.activation, input_of(w, batch, k), batch->n, w->out[k]);
+        kml_dense_forward_active(&m->layer[k], params, m->spec.activation, input_of(w, batch, k), batch->n,
+                                 w->out[k]);
     }
     kml_dense_forward(&m->layer[last], params, input_of(w, batch, last), batch->n, w->out[last]);
 }
@@ -117,15 +120,16 @@ static void loss(const struct kml_model *m, struct kml_workspace *w, const struc
         break;
     case KML_MODEL_SOFTMAX:
     case KML_MODEL_MLP:
-        score->correct += kml_softmax_loss_rows(out, batch->n, m->spec.classes, batch->label, &score->loss_sum);
+        score->correct +=
+            kml_softmax_loss_rows(out, batch->n, m->spec.classes, batch->label, &score->loss_sum);
         break;
     }
     score->samples += batch->n;
 }
 
 void kml_model_gradient(const struct kml_model *m, struct kml_workspace *w, const float *params,
-                        const struct kml_model_batch *batch, float *grad, kml_gradient_ready *ready, void *self,
-                        struct kml_score *score)
+                        const struct kml_model_batch *batch, float *grad, kml_gradient_ready *ready,
+                        void *self, struct kml_score *score)
 {
     forward(m, w, params, batch);
     loss(m, w, batch, score);

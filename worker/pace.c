@@ -25,8 +25,8 @@ static int read_line(char *line, struct kml_pace_knot *out, bool *any, struct km
         return 0;
     }
     double seconds;
-    if (words != 2 || kml_parse_real(word[0], &seconds, NULL) < 0 || kml_parse_real(word[1], &out->speed, NULL) < 0 ||
-        seconds < 0 || out->speed < 0) {
+    if (words != 2 || kml_parse_real(word[0], &seconds, NULL) < 0 ||
+        kml_parse_real(word[1], &out->speed, NULL) < 0 || seconds < 0 || out->speed < 0) {
         return kml_fail(err, KML_INVALID, "expected \"seconds speed\", two numbers that are not negative");
     }
     out->at_ns = seconds * (double)KML_SECOND;
@@ -72,7 +72,8 @@ static int read_profile(struct kml_pace *p, const char *name, struct kml_view te
         text = kml_view_of(text.data + step, text.size - step);
     }
     if (p->count > 0 && p->knot[p->count - 1].speed <= 0) {
-        return kml_fail(err, KML_INVALID, "%s: the last speed must be above 0, or no step would ever end", name);
+        return kml_fail(err, KML_INVALID, "%s: the last speed must be above 0, or no step would ever end",
+                        name);
     }
     return 0;
 }

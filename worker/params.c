@@ -3,10 +3,16 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "wire/chunk.h"
 
-int kml_params_init(struct kml_params *p, size_t floats, struct kml_err *err)
+int kml_params_init(struct kml_params *p, size_t floats, uint8_t *memory, struct kml_err *err)
 {
-    *p = (struct kml_params){.floats = floats};
+    *p = (struct kml_params){.floats = floats, .shared = memory != NULL};
+    if (p->shared) {
+        p->slot[0].value = kml_area_parameters(memory, floats, 0);
+        p->slot[1].value = kml_area_parameters(memory, floats, 1);
+        return 0;
+    }
     for (int s = 0; s < 2; s++) {
         p->slot[s].value = kml_try_alloc(floats * sizeof(float));
         if (p->slot[s].value == NULL) {
@@ -34,8 +40,10 @@ static void forget_shards(struct kml_params *p)
 void kml_params_finish(struct kml_params *p)
 {
     forget_shards(p);
-    kml_free(p->slot[0].value);
-    kml_free(p->slot[1].value);
+    if (!p->shared) {
+        kml_free(p->slot[0].value);
+        kml_free(p->slot[1].value);
+    }
     *p = (struct kml_params){0};
 }
 
@@ -80,12 +88,16 @@ static struct kml_params_slot *slot_of(struct kml_params *p, uint64_t version)
 
 static bool wanted(const struct kml_params *p, const struct kml_params_slot *slot)
 {
-    return slot->used && ((p->waiting && p->waited == slot->version) || (p->computing && p->computed == slot->version));
+    return slot->used &&
+           ((p->waiting && p->waited == slot->version) || (p->computing && p->computed == slot->version));
 }
 
 /* The older slot, or the other one when that is wanted; NULL when both are. */
-static struct kml_params_slot *slot_to_give(struct kml_params *p)
+static struct kml_params_slot *slot_to_give(struct kml_params *p, uint64_t version)
 {
+    if (p->shared) {
+        return &p->slot[version % 2];
+    }
     struct kml_params_slot *a = &p->slot[0];
     struct kml_params_slot *b = &p->slot[1];
     if (b->used && (!a->used || a->version < b->version)) {
@@ -110,7 +122,7 @@ float *kml_params_place(struct kml_params *p, uint64_t version, uint32_t shard, 
 {
     struct kml_params_slot *slot = slot_of(p, version);
     if (slot == NULL) {
-        slot = slot_to_give(p);
+        slot = slot_to_give(p, version);
         if (slot == NULL) {
             return NULL;
         }

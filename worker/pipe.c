@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -106,10 +107,11 @@ static void complete_checksum(const struct kml_lane *lane, struct kml_chunk *c)
 static int check(const struct kml_lane *lane, const struct kml_chunk *c, struct kml_err *err)
 {
     const uint64_t *cut = lane->pipe->config.params->cut + lane->shard;
-    if (c->payload != KML_PAYLOAD_PARAMETERS || c->shard != lane->shard || c->elements == 0 || c->offset < cut[0] ||
-        c->offset >= cut[1] || c->elements > cut[1] - c->offset) {
+    if (c->payload != KML_PAYLOAD_PARAMETERS || c->shard != lane->shard || c->elements == 0 ||
+        c->offset < cut[0] || c->offset >= cut[1] || c->elements > cut[1] - c->offset) {
         return kml_fail(err, KML_PROTOCOL,
-                        "sent floats [%" PRIu64 ", +%" PRIu64 ") as shard %u, payload %d; it holds [%" PRIu64 ", %" PRIu64 ")",
+                        "sent floats [%" PRIu64 ", +%" PRIu64 ") as shard %u, payload %d; it holds [%" PRIu64
+                        ", %" PRIu64 ")",
                         c->offset, c->elements, c->shard, (int)c->payload, cut[0], cut[1]);
     }
     return 0;
@@ -127,8 +129,11 @@ static int take(struct kml_lane *lane, const struct kml_slices *m, struct kml_er
     if (to == NULL) {
         return 0;
     }
+    if (c.shared != (lane->pipe->config.shared != NULL)) {
+        return kml_fail(err, KML_PROTOCOL, "floats came by the way that was not agreed");
+    }
     complete_checksum(lane, &c);
-    if (kml_chunk_copy(&c, to, err) < 0) {
+    if (!c.shared && kml_chunk_copy(&c, to, err) < 0) {
         err->code = KML_UNAVAILABLE; /* damaged on the way: another try may come through */
         return -1;
     }
@@ -189,6 +194,10 @@ static int send_open(struct kml_lane *lane, struct kml_err *err)
                                .incarnation = p->config.incarnation,
                                .generation = p->generation,
                                .checksum = lane->checksum};
+    if (p->config.shared != NULL) {
+        c.open.shared_pid = (uint32_t)getpid();
+        c.open.shared_fd = (uint32_t)p->config.shared->fd;
+    }
     (void)snprintf(c.open.job_uid, sizeof(c.open.job_uid), "%s", p->config.uid);
     uint8_t header[KML_CHUNK_HEADER_MAX];
     size_t size;
@@ -203,7 +212,8 @@ static int open_lane(struct kml_lane *lane, struct kml_err *err)
     struct kml_pipe *p = lane->pipe;
     /* One gradient and the next are the most that ever wait, and they lie in our own memory. */
     struct kml_stream_limits limits = {.receive_max = KML_CHUNK_MESSAGE_MAX,
-                                       .queue_max = 3 * p->config.params->floats * sizeof(float) + (1u << 20)};
+                                       .queue_max =
+                                           3 * p->config.params->floats * sizeof(float) + (1u << 20)};
     if (lane->channel == NULL &&
         kml_channel_create(p->config.loop, lane->address, p->config.creds, &lane->channel, err) < 0) {
         return -1;
@@ -232,14 +242,16 @@ static int read_cuts(const Kunal__V1__ShardTable *t, uint64_t floats, uint64_t *
     for (uint32_t k = 0; k < t->n_shards; k++) {
         const Kunal__V1__ShardEntry *e = entry_of(t, k);
         if (e == NULL || e->begin != at || e->end <= at || e->end > floats) {
-            return kml_fail(err, KML_PROTOCOL, "shard table: shard %u of %zu is missing or not the next range", k, t->n_shards);
+            return kml_fail(err, KML_PROTOCOL,
+                            "shard table: shard %u of %zu is missing or not the next range", k, t->n_shards);
         }
         cut[k] = at;
         at = e->end;
     }
     cut[t->n_shards] = at;
     if (at != floats) {
-        return kml_fail(err, KML_PROTOCOL, "shard table: %" PRIu64 " floats, the model has %" PRIu64, at, floats);
+        return kml_fail(err, KML_PROTOCOL, "shard table: %" PRIu64 " floats, the model has %" PRIu64, at,
+                        floats);
     }
     return 0;
 }
@@ -268,7 +280,7 @@ static void make_lanes(struct kml_pipe *p, const Kunal__V1__ShardTable *t)
         lane->pipe = p;
         lane->shard = k;
         lane->address = kml_strdup(entry_of(t, k)->address);
-        lane->checksum = !p->config.mtls && !kml_address_is_local(lane->address);
+        lane->checksum = !p->config.mtls && p->config.shared == NULL && !kml_address_is_local(lane->address);
         kml_backoff_init(&lane->backoff, p->config.incarnation + k);
     }
 }
@@ -279,12 +291,16 @@ void kml_pipe_init(struct kml_pipe *p, const struct kml_pipe_config *config)
     atomic_init(&p->held, 0);
 }
 
-int kml_pipe_open(struct kml_pipe *p, const Kunal__V1__ShardTable *table, uint64_t generation, struct kml_err *err)
+int kml_pipe_open(struct kml_pipe *p, const Kunal__V1__ShardTable *table, uint64_t generation,
+                  struct kml_err *err)
 {
     KML_BUG_ON(p->state != KML_PIPE_DOWN);
-    uint32_t chunk = table->chunk_elements;
-    if (table->n_shards == 0 || table->n_shards > KML_SHARDS_MAX || chunk == 0 || chunk > KML_CHUNK_FLOATS_MAX) {
-        return kml_fail(err, KML_PROTOCOL, "shard table: %zu shards, chunks of %u floats", table->n_shards, chunk);
+    /* What lies in shared memory needs no cutting: one message a shard. */
+    uint32_t chunk = p->config.shared != NULL ? UINT32_MAX : table->chunk_elements;
+    if (table->n_shards == 0 || table->n_shards > KML_SHARDS_MAX || table->chunk_elements == 0 ||
+        table->chunk_elements > KML_CHUNK_FLOATS_MAX) {
+        return kml_fail(err, KML_PROTOCOL, "shard table: %zu shards, chunks of %u floats", table->n_shards,
+                        table->chunk_elements);
     }
     uint64_t cut[KML_SHARDS_MAX + 1];
     if (read_cuts(table, p->config.params->floats, cut, err) < 0) {
@@ -336,7 +352,7 @@ void kml_pipe_finish(struct kml_pipe *p)
 
 /* ---- Sending ---- */
 
-/* Often on one of gRPC's own threads. The order makes every read of the bytes happen before they are written again. */
+/* Often on one of gRPC's own threads. The memory order puts its reads of the bytes before our next writes. */
 static void released(void *arg)
 {
     struct kml_pipe *p = arg;
@@ -365,6 +381,7 @@ static int send_piece(struct kml_pipe *p, const struct kml_piece *piece, struct 
                           .offset = piece->offset,
                           .payload = p->payload,
                           .elements = piece->floats,
+                          .shared = p->config.shared != NULL,
                           .has_crc = lane->checksum};
     uint8_t header[KML_CHUNK_HEADER_MAX];
     size_t size;
@@ -377,7 +394,12 @@ static int send_piece(struct kml_pipe *p, const struct kml_piece *piece, struct 
     if (kml_chunk_header(&c, header, &size, err) < 0) {
         return -1;
     }
-    struct kml_payload_ref ref = {.data = data, .size = piece->floats * sizeof(float), .release = released, .arg = p};
+    if (c.shared) {
+        lane->used = true;
+        return kml_stream_send(lane->stream, header, size, NULL, err);
+    }
+    struct kml_payload_ref ref = {
+        .data = data, .size = piece->floats * sizeof(float), .release = released, .arg = p};
     (void)atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed);
     if (kml_stream_send(lane->stream, header, size, &ref, err) < 0) {
         (void)atomic_fetch_sub_explicit(&p->held, 1, memory_order_relaxed);

@@ -4,12 +4,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "wire/message.h"
 #include "worker/pipe.h"
 
 #define METHOD "/kunal.v1.Control/Session"
-#define LIVED_NS (10 * KML_SECOND)  /* a try that lasted this long had reached the conductor */
-#define SERVES_NS (5 * KML_SECOND)  /* so does a join that holds this long */
+#define LIVED_NS (10 * KML_SECOND)         /* a try that lasted this long had reached the conductor */
+#define SERVES_NS (5 * KML_SECOND)         /* so does a join that holds this long */
 #define GOODBYE_NS (300 * KML_MILLISECOND) /* to get the last words out */
 
 static void over(struct kml_session *s, int exit_code)
@@ -70,7 +71,8 @@ static void give_up(struct kml_session *s)
 {
     struct kml_err why = s->why;
     (void)kml_fail(&s->why, KML_UNAVAILABLE,
-                   "conductor %s unreachable for %" PRIu64 " s: %s; check that PS-0 runs and that KUNAL_CONDUCTOR leads to it",
+                   "conductor %s unreachable for %" PRIu64
+                   " s: %s; check that PS-0 runs and that KUNAL_CONDUCTOR leads to it",
                    s->config.address, s->config.patience_ns / KML_SECOND, why.text);
     over(s, kml_code_exit(KML_UNAVAILABLE));
 }
@@ -257,9 +259,11 @@ static const struct kml_stream_ops stream_ops = {.message = on_message, .closed 
 
 static int try_to_join(struct kml_session *s, struct kml_err *err)
 {
-    struct kml_stream_limits limits = {.receive_max = KML_CONTROL_MAX, .queue_max = 2 * (size_t)KML_CONTROL_MAX};
+    struct kml_stream_limits limits = {.receive_max = KML_CONTROL_MAX,
+                                       .queue_max = 2 * (size_t)KML_CONTROL_MAX};
     Kunal__V1__ToConductor up = KUNAL__V1__TO_CONDUCTOR__INIT;
     Kunal__V1__Join join = *s->config.join;
+    join.incarnation = s->incarnation = kml_random_secret();
     up.message_case = KUNAL__V1__TO_CONDUCTOR__MESSAGE_JOIN;
     up.join = &join;
     s->tried_at = s->now_ns;
@@ -285,7 +289,8 @@ static uint64_t tick_down(struct kml_session *s, bool may_try)
         kml_channel_destroy(s->channel);
         s->channel = NULL;
     }
-    if (s->outage_since != UINT64_MAX && s->now_ns - s->outage_since >= s->config.patience_ns) {
+    if (s->backoff.failures > 0 && s->outage_since != UINT64_MAX &&
+        s->now_ns - s->outage_since >= s->config.patience_ns) {
         give_up(s);
         return s->now_ns;
     }
@@ -326,7 +331,7 @@ void kml_session_init(struct kml_session *s, const struct kml_session_config *co
     s->retry_at = now_ns;
     s->outage_since = now_ns;
     s->why = (struct kml_err){.code = KML_UNAVAILABLE, .text = "no answer"};
-    kml_backoff_init(&s->backoff, config->join->incarnation);
+    kml_backoff_init(&s->backoff, kml_random_secret());
     kml_buf_init(&s->out, KML_CONTROL_MAX);
 }
 

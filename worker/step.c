@@ -19,7 +19,8 @@ static uint64_t now(void)
 static struct kml_model_batch gather(struct kml_train *t, const struct kml_split *split, uint32_t n)
 {
     kml_dataset_gather(t->config.data, split, t->index, n, &t->batch);
-    return (struct kml_model_batch){.x = t->batch.x, .label = t->batch.label, .target = t->batch.target, .n = n};
+    return (struct kml_model_batch){
+        .x = t->batch.x, .label = t->batch.label, .target = t->batch.target, .n = n};
 }
 
 /* ---- The gradient ---- */
@@ -27,8 +28,8 @@ static struct kml_model_batch gather(struct kml_train *t, const struct kml_split
 /* Where a step stands while its batches are computed. */
 struct progress {
     struct kml_train *t;
-    uint32_t n;     /* samples of the running micro-batch */
-    uint64_t done;  /* samples before it */
+    uint32_t n;    /* samples of the running micro-batch */
+    uint64_t done; /* samples before it */
     uint64_t total;
 };
 
@@ -55,7 +56,8 @@ static void single_ready(void *self, size_t offset, size_t size)
     }
 }
 
-/* Adds a final range of a micro-batch, weighted by its samples; after the last micro-batch the range is the mean. */
+/* Adds a final range of a micro-batch, weighted by its samples; after the last micro-batch the range is the
+ * mean. */
 static void part_ready(void *self, size_t offset, size_t size)
 {
     struct progress *p = self;
@@ -82,7 +84,8 @@ static bool make_part(struct kml_train *t)
     }
     if (t->part == NULL) {
         struct kml_err err;
-        (void)kml_fail(&err, KML_NO_MEMORY, "no memory for a second gradient of %zu floats; a batchSize up to %u needs none",
+        (void)kml_fail(&err, KML_NO_MEMORY,
+                       "no memory for a second gradient of %zu floats; a batchSize up to %u needs none",
                        t->params.floats, KML_MICRO_BATCH);
         kml_session_fail(&t->session, &err);
         t->live = false;
@@ -129,8 +132,8 @@ static void keep_pace(struct kml_train *t, uint64_t begin, uint64_t samples)
 
 /* ---- A step ---- */
 
-static void report(struct kml_train *t, const struct kml_task *task, const struct kml_score *score, uint64_t begin,
-                   uint64_t end)
+static void report(struct kml_train *t, const struct kml_task *task, const struct kml_score *score,
+                   uint64_t begin, uint64_t end)
 {
     uint64_t cpu = kml_process_cpu_ns();
     Kunal__V1__StepReport m = KUNAL__V1__STEP_REPORT__INIT;

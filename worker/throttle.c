@@ -47,8 +47,8 @@ static bool read_total(int fd, uint64_t *ns)
     return kml_throttle_parse(text, ns);
 }
 
-/* The cpu.stat of a group, when there is one and it tells the time. In a container the path may be the host's; then the
- * root of the mount has the file. */
+/* The cpu.stat of a group, when there is one and it tells the time. In a container the path may be the
+ * host's; then the root of the mount has the file. */
 static int open_stat(const char *mount, const char *group)
 {
     const char *const groups[] = {strstr(group, "..") == NULL ? group : "", ""};
@@ -79,10 +79,12 @@ static int open_line(const char *root, char *line)
     if (controllers[0] != '\0' && strncmp(controllers, "cpu", 3) != 0) {
         return -1;
     }
-    const char *const mounts[] = {controllers[0] == '\0' ? "" : controllers, controllers[0] == '\0' ? "unified" : "cpu"};
+    const char *const mounts[] = {controllers[0] == '\0' ? "" : controllers,
+                                  controllers[0] == '\0' ? "unified" : "cpu"};
     int fd = -1;
     for (size_t i = 0; i < KML_COUNT(mounts) && fd < 0; i++) {
-        kml_auto_free char *mount = kml_format("%s/sys/fs/cgroup%s%s", root, mounts[i][0] == '\0' ? "" : "/", mounts[i]);
+        kml_auto_free char *mount =
+            kml_format("%s/sys/fs/cgroup%s%s", root, mounts[i][0] == '\0' ? "" : "/", mounts[i]);
         fd = open_stat(mount, path);
     }
     return fd;

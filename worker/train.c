@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/signals.h"
 #include "worker/initial.h"
 #include "worker/step.h"
 
@@ -23,7 +24,8 @@ static void want_head(struct kml_train *t)
     t->params.waited = t->tasks > 0 ? t->task[t->first].work.version : 0;
 }
 
-static struct kml_task *push_task(struct kml_train *t, enum kml_task_kind kind, uint64_t version, struct kml_err *err)
+static struct kml_task *push_task(struct kml_train *t, enum kml_task_kind kind, uint64_t version,
+                                  struct kml_err *err)
 {
     if (t->tasks == KML_TRAIN_TASKS) {
         (void)kml_fail(err, KML_PROTOCOL, "more than %u pieces of work at once", KML_TRAIN_TASKS);
@@ -56,6 +58,7 @@ static int on_joined(void *self, const Kunal__V1__JoinReply *m, struct kml_err *
 {
     struct kml_train *t = self;
     kml_orders_cut(&t->orders, m->workers);
+    t->pipe.config.incarnation = t->session.incarnation;
     if (kml_pipe_open(&t->pipe, m->shards, m->generation, err) < 0) {
         if (kml_pipe_hopeless(err->code)) {
             return -1;
@@ -79,7 +82,8 @@ static int on_assign(void *self, const Kunal__V1__Assign *m, struct kml_err *err
         return -1;
     }
     if (m->n_ranges == 0 || m->epoch > UINT32_MAX) {
-        return kml_fail(err, KML_PROTOCOL, "step %" PRIu64 " of epoch %" PRIu64 " has no samples", m->step, m->epoch);
+        return kml_fail(err, KML_PROTOCOL, "step %" PRIu64 " of epoch %" PRIu64 " has no samples", m->step,
+                        m->epoch);
     }
     task->work.step = m->step;
     task->work.epoch = (uint32_t)m->epoch;
@@ -115,7 +119,8 @@ static int on_evaluate(void *self, const Kunal__V1__Evaluate *m, struct kml_err 
     }
     task->split = split_of(t->config.data, m->split);
     if (task->split == NULL || m->begin >= m->end || m->end > task->split->count) {
-        return kml_fail(err, KML_PROTOCOL, "evaluation of samples [%" PRIu64 ", %" PRIu64 ") of split %d, which has %u",
+        return kml_fail(err, KML_PROTOCOL,
+                        "evaluation of samples [%" PRIu64 ", %" PRIu64 ") of split %d, which has %u",
                         m->begin, m->end, (int)m->split, task->split == NULL ? 0 : task->split->count);
     }
     task->lease = m->lease;
@@ -207,13 +212,21 @@ static void on_pipe_lost(void *self, const struct kml_err *why)
 
 /* ---- Time ---- */
 
+int kml_train_exit_of(int taken)
+{
+    return taken == KML_SIGNALS_PARENT ? kml_code_exit(KML_CANCELLED) : 128 + taken;
+}
+
 /* Does what is due, reading no events. Returns until when the loop may run. */
 static uint64_t tick(struct kml_train *t)
 {
     uint64_t at = now();
-    int signal = t->config.signal == NULL ? 0 : atomic_load(t->config.signal);
-    if (signal != 0) {
-        kml_session_leave(&t->session, "told to end by a signal", 128 + signal);
+    int taken = t->config.stop_asked == NULL ? 0 : t->config.stop_asked();
+    if (taken != 0) {
+        kml_session_leave(&t->session,
+                          taken == KML_SIGNALS_PARENT ? "its parent process is gone"
+                                                      : "told to end by a signal",
+                          kml_train_exit_of(taken));
         t->live = false;
     }
     uint64_t pipe = kml_pipe_tick(&t->pipe, at);
@@ -316,17 +329,21 @@ static float *floats(size_t rows, size_t columns)
 static int make_buffers(struct kml_train *t, struct kml_err *err)
 {
     const struct kml_dataset *d = t->config.data;
-    if (kml_params_init(&t->params, t->config.model->size, err) < 0) {
+    size_t size = t->config.model->size;
+    if (t->config.shared && kml_shared_make(&t->memory, KML_AREAS * kml_area_bytes(size), err) < 0) {
+        return -1;
+    }
+    if (kml_params_init(&t->params, size, t->memory.at, err) < 0) {
         return -1;
     }
     t->index = KML_NEW_ARRAY(KML_MICRO_BATCH, uint32_t);
     t->batch.label = KML_NEW_ARRAY(KML_MICRO_BATCH, uint32_t);
     t->batch.target = KML_NEW_ARRAY(KML_MICRO_BATCH, float);
     t->batch.x = floats(KML_MICRO_BATCH, d->features);
-    t->gradient = floats(1, t->config.model->size);
+    t->gradient = t->config.shared ? kml_area_gradient(t->memory.at) : floats(1, size);
     if (t->batch.x == NULL || t->gradient == NULL) {
-        return kml_fail(err, KML_NO_MEMORY, "no memory for a model of %zu parameters and %u features", t->config.model->size,
-                        d->features);
+        return kml_fail(err, KML_NO_MEMORY, "no memory for a model of %zu parameters and %u features",
+                        t->config.model->size, d->features);
     }
     t->workspace = kml_workspace_create(t->config.model, KML_MICRO_BATCH, err);
     return t->workspace == NULL ? -1 : 0;
@@ -335,7 +352,9 @@ static int make_buffers(struct kml_train *t, struct kml_err *err)
 static void free_buffers(struct kml_train *t)
 {
     kml_workspace_destroy(t->workspace);
-    kml_free(t->gradient);
+    if (!t->config.shared) {
+        kml_free(t->gradient);
+    }
     kml_free(t->part);
     kml_free(t->index);
     kml_free(t->batch.x);
@@ -345,6 +364,7 @@ static void free_buffers(struct kml_train *t)
         kml_work_finish(&t->task[i].work);
     }
     kml_params_finish(&t->params);
+    kml_shared_finish(&t->memory);
 }
 
 int kml_train_init(struct kml_train *t, const struct kml_train_config *config, struct kml_err *err)
@@ -361,7 +381,7 @@ int kml_train_init(struct kml_train *t, const struct kml_train_config *config, s
                                    .params = &t->params,
                                    .uid = config->uid,
                                    .index = config->join->index,
-                                   .incarnation = config->join->incarnation,
+                                   .shared = config->shared ? &t->memory : NULL,
                                    .mtls = config->mtls,
                                    .lost = on_pipe_lost,
                                    .self = t};

@@ -6,8 +6,8 @@
 #include "base/rng.h"
 
 /*
- * When to try again: 0.1 s after the first failure, then 1.6 times as long each time up to 5 s, give or take a quarter,
- * so that processes that lost the same peer do not come back in step. Pure.
+ * When to try again: 0.1 s after the first failure, then 1.6 times as long each time up to 5 s, give or take
+ * a quarter, so that processes that lost the same peer do not come back in step. Pure.
  */
 struct kml_backoff {
     struct kml_rng rng;

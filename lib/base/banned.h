@@ -1,7 +1,8 @@
 #ifndef KML_BASE_BANNED_H
 #define KML_BASE_BANNED_H
 
-/* Functions that cannot be used safely. The compiler is told to include this header first: a use does not compile. */
+/* Functions that cannot be used safely. The compiler is told to include this header first: a use does not
+ * compile. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

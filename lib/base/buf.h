@@ -32,14 +32,17 @@ void kml_buf_clear(struct kml_buf *b); /* size 0, keeps the memory */
 
 int kml_buf_append(struct kml_buf *b, const void *data, size_t size, struct kml_err *err) KML_MUST_CHECK;
 int kml_buf_puts(struct kml_buf *b, const char *text, struct kml_err *err) KML_MUST_CHECK;
-int kml_buf_printf(struct kml_buf *b, struct kml_err *err, const char *format, ...) KML_MUST_CHECK KML_PRINTF(3, 4);
+int kml_buf_printf(struct kml_buf *b, struct kml_err *err, const char *format, ...) KML_MUST_CHECK
+    KML_PRINTF(3, 4);
 
-/* Room for `size` more bytes; returns where they go, NULL on failure. kml_buf_added says how many were written. */
+/* Room for `size` more bytes; returns where they go, NULL on failure. kml_buf_added says how many were
+ * written. */
 uint8_t *kml_buf_reserve(struct kml_buf *b, size_t size, struct kml_err *err) KML_MUST_CHECK;
 void kml_buf_added(struct kml_buf *b, size_t size);
 
 const char *kml_buf_text(const struct kml_buf *b); /* "" when empty; borrowed until the next call */
 struct kml_view kml_buf_view(const struct kml_buf *b);
-uint8_t *kml_buf_take(struct kml_buf *b, size_t *size); /* the caller frees with kml_free; the buffer is empty again */
+uint8_t *kml_buf_take(struct kml_buf *b,
+                      size_t *size); /* the caller frees with kml_free; the buffer is empty again */
 
 #endif

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /*
- * Time is a number: nanoseconds, passed in. Pure code takes `uint64_t now_ns`; only programs ask a clock, and they ask
- * the one they were given, so that a test or the simulator can be the clock.
+ * Time is a number: nanoseconds, passed in. Pure code takes `uint64_t now_ns`; only programs ask a clock, and
+ * they ask the one they were given, so that a test or the simulator can be the clock.
  */
 #define KML_SECOND UINT64_C(1000000000)
 #define KML_MILLISECOND UINT64_C(1000000)

@@ -77,8 +77,9 @@ static double limit_v1(const char *folder)
 }
 
 /*
- * The smallest limit on the way from the process's group up to the root: every ancestor binds. In a container the path
- * may be the host's, which is not mounted; then only the root of the mount has the files, and that is the right one.
+ * The smallest limit on the way from the process's group up to the root: every ancestor binds. In a container
+ * the path may be the host's, which is not mounted; then only the root of the mount has the files, and that
+ * is the right one.
  */
 static double smallest_on_path(const char *mount, const char *group, double (*limit)(const char *folder))
 {

@@ -7,16 +7,16 @@
 #include "base/mem.h"
 
 /*
- * A CRC is the remainder of the message, read as a polynomial over GF(2), modulo P. In the reflected form used here bit
- * 31 of a word is x^0 and bit 0 is x^31, so a multiplication by x is a shift to the right.
+ * A CRC is the remainder of the message, read as a polynomial over GF(2), modulo P. In the reflected form
+ * used here bit 31 of a word is x^0 and bit 0 is x^31, so a multiplication by x is a shift to the right.
  */
 #define POLYNOMIAL UINT32_C(0x82f63b78)
 #define ONE UINT32_C(0x80000000)
 
 /*
- * The crc32 instruction has a latency of three cycles and a throughput of one, so three lanes run side by side. Lanes
- * are joined by multiplying with x^(8 * lane bytes), a linear map that four tables hold. Two sizes, so that neither
- * large chunks nor small messages pay for the join.
+ * The crc32 instruction has a latency of three cycles and a throughput of one, so three lanes run side by
+ * side. Lanes are joined by multiplying with x^(8 * lane bytes), a linear map that four tables hold. Two
+ * sizes, so that neither large chunks nor small messages pay for the join.
  */
 #define LANE_LONG 2048
 #define LANE_SHORT 128
@@ -122,7 +122,8 @@ bool kml_crc32c_has_hardware(void)
 
 static uint32_t shift(uint32_t table[4][256], uint32_t crc)
 {
-    return table[0][crc & 0xff] ^ table[1][(crc >> 8) & 0xff] ^ table[2][(crc >> 16) & 0xff] ^ table[3][crc >> 24];
+    return table[0][crc & 0xff] ^ table[1][(crc >> 8) & 0xff] ^ table[2][(crc >> 16) & 0xff] ^
+           table[3][crc >> 24];
 }
 
 /* Three lanes of `lane` bytes from `at`. */
@@ -177,5 +178,6 @@ uint32_t kml_crc32c_hardware(uint32_t crc, const void *data, size_t size)
 
 uint32_t kml_crc32c(uint32_t crc, const void *data, size_t size)
 {
-    return kml_crc32c_has_hardware() ? kml_crc32c_hardware(crc, data, size) : kml_crc32c_table(crc, data, size);
+    return kml_crc32c_has_hardware() ? kml_crc32c_hardware(crc, data, size)
+                                     : kml_crc32c_table(crc, data, size);
 }

@@ -30,8 +30,8 @@ static void tidy(char *text, size_t room, int wanted)
     }
 }
 
-__attribute__((format(printf, 3, 0))) static void vset(struct kml_err *err, enum kml_code code, const char *format,
-                                                       va_list args)
+__attribute__((format(printf, 3, 0))) static void vset(struct kml_err *err, enum kml_code code,
+                                                       const char *format, va_list args)
 {
     if (err == NULL) {
         return;

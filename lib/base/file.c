@@ -137,7 +137,8 @@ static int sync_folder_of(const char *path, struct kml_err *err)
     return error == 0 ? 0 : kml_fail_errno(err, error, "cannot sync folder %s", folder);
 }
 
-int kml_file_write(const char *path, const struct kml_view *parts, size_t count, unsigned mode, struct kml_err *err)
+int kml_file_write(const char *path, const struct kml_view *parts, size_t count, unsigned mode,
+                   struct kml_err *err)
 {
     kml_auto_free char *temporary = kml_format("%s.tmp-%ld", path, (long)getpid());
     if (write_temporary(temporary, parts, count, mode, err) != 0) {
@@ -161,7 +162,8 @@ static int make_one(const char *path, unsigned mode, struct kml_err *err)
     if (stat(path, &info) != 0) {
         return kml_fail_errno(err, error, "cannot make folder %s", path);
     }
-    return S_ISDIR(info.st_mode) ? 0 : kml_fail(err, KML_EXISTS, "%s is there already and is not a folder", path);
+    return S_ISDIR(info.st_mode) ? 0
+                                 : kml_fail(err, KML_EXISTS, "%s is there already and is not a folder", path);
 }
 
 int kml_folder_make(const char *path, unsigned mode, struct kml_err *err)

@@ -131,8 +131,8 @@ static int read_flag(struct reader *r, const char *arg, bool *help, struct kml_e
     return take_value(r, flag, arg[length] == '=' ? arg + length + 1 : NULL, err);
 }
 
-int kml_flags_parse(const struct kml_flag *flags, uint32_t count, int argc, char **argv, struct kml_flag_list *rest,
-                    bool *help, struct kml_err *err)
+int kml_flags_parse(const struct kml_flag *flags, uint32_t count, int argc, char **argv,
+                    struct kml_flag_list *rest, bool *help, struct kml_err *err)
 {
     struct reader r = {.flags = flags, .count = count, .argc = argc, .argv = argv, .next = 1};
     *rest = (struct kml_flag_list){NULL, 0};
@@ -176,7 +176,8 @@ void kml_flags_print(const struct kml_flag *flags, uint32_t count)
     for (uint32_t i = 0; i <= count; i++) {
         const struct kml_flag *flag = i < count ? &flags[i] : &help;
         (void)left_column(flag, left, sizeof left);
-        (void)printf("%-*s  %s%s\n", width, left, flag->help, flag->kind == KML_FLAG_LIST ? " Repeatable." : "");
+        (void)printf("%-*s  %s%s\n", width, left, flag->help,
+                     flag->kind == KML_FLAG_LIST ? " Repeatable." : "");
     }
 }
 

@@ -8,9 +8,17 @@
 
 /*
  * Command-line flags as a table, so that the help text and the parser cannot disagree.
- * "--name value" and "--name=value"; "--" ends the flags; an unknown flag is KML_USAGE with "did you mean --x?".
+ * "--name value" and "--name=value"; "--" ends the flags; an unknown flag is KML_USAGE with "did you mean
+ * --x?".
  */
-enum kml_flag_kind { KML_FLAG_TEXT, KML_FLAG_LIST, KML_FLAG_BOOL, KML_FLAG_UINT, KML_FLAG_REAL, KML_FLAG_DURATION };
+enum kml_flag_kind {
+    KML_FLAG_TEXT,
+    KML_FLAG_LIST,
+    KML_FLAG_BOOL,
+    KML_FLAG_UINT,
+    KML_FLAG_REAL,
+    KML_FLAG_DURATION
+};
 
 struct kml_flag_list {
     const char **values; /* borrowed from argv; the array is freed by kml_flags_finish */
@@ -27,9 +35,10 @@ struct kml_flag {
 };
 
 /* Reads argv[1..]; positional arguments go to `rest` in order. "-h" and "--help" set *help and stop. */
-int kml_flags_parse(const struct kml_flag *flags, uint32_t count, int argc, char **argv, struct kml_flag_list *rest,
-                    bool *help, struct kml_err *err) KML_MUST_CHECK;
-void kml_flags_print(const struct kml_flag *flags, uint32_t count); /* the flags' part of a help text, to stdout */
+int kml_flags_parse(const struct kml_flag *flags, uint32_t count, int argc, char **argv,
+                    struct kml_flag_list *rest, bool *help, struct kml_err *err) KML_MUST_CHECK;
+void kml_flags_print(const struct kml_flag *flags,
+                     uint32_t count); /* the flags' part of a help text, to stdout */
 void kml_flags_finish(const struct kml_flag *flags, uint32_t count, struct kml_flag_list *rest);
 
 #endif

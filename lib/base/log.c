@@ -7,7 +7,8 @@
 
 #include "base/clock.h"
 
-/* A line fits into one atomic write to a pipe (PIPE_BUF), so lines of several threads or processes never mix. */
+/* A line fits into one atomic write to a pipe (PIPE_BUF), so lines of several threads or processes never mix.
+ */
 #define LINE_ROOM 4096
 #define TAIL_ROOM 16    /* kept free for the closing brace, the mark that pairs were cut, and the newline */
 #define VALUE_MOST 1024 /* bytes of one text value */
@@ -19,7 +20,7 @@ struct line {
 };
 
 static struct {
-    const char *program;
+    char program[32];
     enum kml_level least;
     bool json;
 } self = {"kunal", KML_INFO, false};
@@ -47,7 +48,10 @@ static size_t utf8_length(const unsigned char *c)
     if (c[0] < 0x80) {
         return 1;
     }
-    size_t length = c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
+    size_t length = c[0] >= 0xc2 && c[0] < 0xe0   ? 2
+                    : (c[0] & 0xf0) == 0xe0       ? 3
+                    : c[0] >= 0xf0 && c[0] < 0xf5 ? 4
+                                                  : 0;
     for (size_t i = 1; i < length; i++) {
         if ((c[i] & 0xc0) != 0x80) {
             return 0; /* the terminating zero ends up here too */
@@ -76,7 +80,8 @@ static void put_char(struct line *l, const char *c, size_t length)
     }
 }
 
-/* A JSON string; also the form of a text with blanks on a terminal, so that no value can break or colour the line. */
+/* A JSON string; also the form of a text with blanks on a terminal, so that no value can break or colour the
+ * line. */
 static void put_quoted(struct line *l, const char *text)
 {
     puts_to(l, "\"");
@@ -222,7 +227,7 @@ void kml_log(enum kml_level level, const char *message, const struct kml_kv *pai
 
 void kml_log_init(const char *program, enum kml_level least, bool json)
 {
-    self.program = program;
+    (void)snprintf(self.program, sizeof self.program, "%s", program);
     self.least = least;
     self.json = json;
 }

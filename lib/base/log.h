@@ -8,9 +8,9 @@
 #include "base/err.h"
 
 /*
- * Structured log: a constant message and pairs. JSON lines for machines (pods, run folders), one readable line for a
- * terminal. Thread-safe: a line is written with one write(2) to stderr. Only programs log; libraries return errors.
- * A secret is never a pair.
+ * Structured log: a constant message and pairs. JSON lines for machines (pods, run folders), one readable
+ * line for a terminal. Thread-safe: a line is written with one write(2) to stderr. Only programs log;
+ * libraries return errors. A secret is never a pair.
  */
 enum kml_level { KML_DEBUG, KML_INFO, KML_WARN, KML_ERROR };
 
@@ -33,13 +33,13 @@ struct kml_kv kv_f(const char *key, double value);
 struct kml_kv kv_b(const char *key, bool value);
 struct kml_kv kv_err(const struct kml_err *err); /* key "error", "CODE: text" */
 
-/* Once, at the start of main. `program` stands in every line ("kunal-ps-0"). */
+/* At the start of main. `program` (copied, 31 letters) stands in every line ("kunal-ps-0"). */
 void kml_log_init(const char *program, enum kml_level least, bool json);
 
 void kml_log(enum kml_level level, const char *message, const struct kml_kv *pairs, size_t count);
 
-#define KML_LOG(level, message, ...)                                                                                   \
-    kml_log((level), (message), (const struct kml_kv[]){__VA_ARGS__},                                                  \
+#define KML_LOG(level, message, ...)                                                                         \
+    kml_log((level), (message), (const struct kml_kv[]){__VA_ARGS__},                                        \
             sizeof((const struct kml_kv[]){__VA_ARGS__}) / sizeof(struct kml_kv))
 #define kml_debug(...) KML_LOG(KML_DEBUG, __VA_ARGS__)
 #define kml_info(...) KML_LOG(KML_INFO, __VA_ARGS__)

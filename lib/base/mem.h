@@ -5,15 +5,17 @@
 #include <stdint.h>
 
 /*
- * Memory. Small allocations (structs, names, tables bounded by configuration) abort when memory is out; a size that a
- * peer or a file decides goes through kml_try_alloc, whose NULL the caller turns into KML_NO_MEMORY.
+ * Memory. Small allocations (structs, names, tables bounded by configuration) abort when memory is out; a
+ * size that a peer or a file decides goes through kml_try_alloc, whose NULL the caller turns into
+ * KML_NO_MEMORY.
  */
 
-/* A condition that only a bug makes true: prints it with its place and aborts. Always compiled in, out of input's reach. */
+/* A condition that only a bug makes true: prints it with its place and aborts. Always compiled in, out of
+ * input's reach. */
 #define KML_BUG_ON(cond) ((cond) ? kml_bug(#cond, __FILE__, __LINE__) : (void)0)
 void kml_bug(const char *what, const char *file, int line) __attribute__((noreturn));
 
-void *kml_alloc(size_t bytes);                     /* zeroed, aborts when out of memory; 0 gives a unique pointer */
+void *kml_alloc(size_t bytes); /* zeroed, aborts when out of memory; 0 gives a unique pointer */
 void *kml_alloc_array(size_t count, size_t bytes); /* the same, refuses to overflow (aborts) */
 void *kml_realloc(void *old, size_t bytes);        /* aborts when out of memory; new bytes are not zeroed */
 void *kml_try_alloc(size_t bytes);                 /* not zeroed, NULL when out of memory, 64-byte aligned */

@@ -35,7 +35,8 @@ static bool to_u64(const char *text, size_t length, uint64_t *out)
     uint64_t value = 0;
     for (size_t i = 0; i < length; i++) {
         uint64_t digit = (uint64_t)(text[i] - '0');
-        if (__builtin_mul_overflow(value, UINT64_C(10), &value) || __builtin_add_overflow(value, digit, &value)) {
+        if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
+            __builtin_add_overflow(value, digit, &value)) {
             return false;
         }
     }
@@ -68,7 +69,8 @@ int kml_parse_i64(const char *text, int64_t *out, struct kml_err *err)
     return 0;
 }
 
-/* Length of [+-] digits [. digits] at the start of `text`, 0 when there is none; a digit on one side is enough. */
+/* Length of [+-] digits [. digits] at the start of `text`, 0 when there is none; a digit on one side is
+ * enough. */
 static size_t decimal(const char *text)
 {
     size_t sign = text[0] == '-' || text[0] == '+' ? 1 : 0;

@@ -49,7 +49,8 @@ uint64_t kml_rng_next(struct kml_rng *r)
 uint64_t kml_rng_below(struct kml_rng *r, uint64_t bound)
 {
     KML_BUG_ON(bound == 0);
-    uint64_t least = -bound % bound; /* the numbers under 2^64 mod bound would make some remainders likelier */
+    uint64_t least =
+        -bound % bound; /* the numbers under 2^64 mod bound would make some remainders likelier */
     for (;;) {
         uint64_t x = kml_rng_next(r);
         if (x >= least) {

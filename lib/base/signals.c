@@ -93,7 +93,8 @@ int kml_signals_parent(void)
     const char *text = getenv("KUNAL_PARENT_FD");
     uint64_t fd;
     struct kml_err ignored;
-    if (text == NULL || kml_parse_u64(text, &fd, &ignored) < 0 || fd > 1 << 20 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0) {
+    if (text == NULL || kml_parse_u64(text, &fd, &ignored) < 0 || fd > 1 << 20 ||
+        fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0) {
         return -1;
     }
     return (int)fd;

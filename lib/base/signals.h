@@ -4,14 +4,15 @@
 #include "base/err.h"
 
 /*
- * The outside world asking a program to stop: SIGTERM, SIGINT, or a parent that is gone. One thread waits for them, notes
- * the first and calls `wake`; the program looks at kml_signals_taken in its own loop. SIGPIPE is ignored.
+ * The outside world asking a program to stop: SIGTERM, SIGINT, or a parent that is gone. One thread waits for
+ * them, notes the first and calls `wake`; the program looks at kml_signals_taken in its own loop. SIGPIPE is
+ * ignored.
  */
 #define KML_SIGNALS_PARENT 1000 /* taken: the parent's end of the descriptor is closed */
 
 /*
- * Early in main, before any other thread is started, so that all inherit the blocked mask. `parent` is a descriptor to
- * watch for its end (KUNAL_PARENT_FD), -1 for none. `wake` runs on the waiting thread.
+ * Early in main, before any other thread is started, so that all inherit the blocked mask. `parent` is a
+ * descriptor to watch for its end (KUNAL_PARENT_FD), -1 for none. `wake` runs on the waiting thread.
  */
 int kml_signals_start(int parent, void (*wake)(void *self), void *self, struct kml_err *err) KML_MUST_CHECK;
 int kml_signals_taken(void); /* 0: nothing; SIGTERM, SIGINT, KML_SIGNALS_PARENT: the first that came */

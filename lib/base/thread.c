@@ -5,7 +5,8 @@
 
 #include "base/mem.h"
 
-int kml_thread_start(pthread_t *thread, const char *name, void *(*run)(void *self), void *self, struct kml_err *err)
+int kml_thread_start(pthread_t *thread, const char *name, void *(*run)(void *self), void *self,
+                     struct kml_err *err)
 {
     sigset_t all;
     sigset_t before;

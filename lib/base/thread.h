@@ -8,7 +8,8 @@
 
 #include "base/err.h"
 
-/* Threads, and the one queue by which they talk. All locking of the project is in here, where TSan sees it. */
+/* Threads, and the one queue by which they talk. All locking of the project is in here, where TSan sees it.
+ */
 
 /* Starts a named thread (15 letters are shown by ps) with all signals blocked. */
 int kml_thread_start(pthread_t *thread, const char *name, void *(*run)(void *self), void *self,
@@ -30,7 +31,7 @@ struct kml_queue {
 };
 
 void kml_queue_init(struct kml_queue *q, size_t room);
-void kml_queue_finish(struct kml_queue *q);               /* nobody may be inside; items left are the caller's affair */
+void kml_queue_finish(struct kml_queue *q); /* nobody may be inside; items left are the caller's affair */
 bool kml_queue_put(struct kml_queue *q, void *item);      /* waits for room; false when closed */
 bool kml_queue_try_put(struct kml_queue *q, void *item);  /* false when full or closed */
 bool kml_queue_get(struct kml_queue *q, void **item);     /* waits; false when closed and empty */

@@ -6,7 +6,8 @@
 #include "base/rng.h"
 #include "data/find.h"
 
-/* A stream of the job's seed that nothing else draws from: epochs are streams 0 .. 2^32 - 1 and shards lie above. */
+/* A stream of the job's seed that nothing else draws from: epochs are streams 0 .. 2^32 - 1 and shards lie
+ * above. */
 #define VALIDATION_STREAM UINT64_MAX
 
 static int read_idx(struct kml_table *t, const struct kml_found *found, enum kml_target_kind targets,
@@ -41,7 +42,8 @@ static int read_text(struct kml_table *t, const struct kml_found *found, const c
 }
 
 /* What a split is made of must fit what the training set said. */
-static int check_fit(const struct kml_dataset *d, const struct kml_table *t, const char *name, struct kml_err *err)
+static int check_fit(const struct kml_dataset *d, const struct kml_table *t, const char *name,
+                     struct kml_err *err)
 {
     if (t->features != d->features) {
         return kml_fail(err, KML_INVALID, "%s has %u features, the training set has %u", name, t->features,
@@ -90,13 +92,20 @@ static int cut_validation(struct kml_dataset *d, double fraction, uint64_t seed,
     uint32_t rows = d->train.count;
     uint32_t count = (uint32_t)floor(fraction * rows + 0.5);
     if (count == 0 || count == rows) {
-        return kml_fail(err, KML_INVALID, "a validation fraction of %g of %u samples leaves %s empty", fraction, rows,
-                        count == 0 ? "the validation set" : "the training set");
+        return kml_fail(err, KML_INVALID, "a validation fraction of %g of %u samples leaves %s empty",
+                        fraction, rows, count == 0 ? "the validation set" : "the training set");
     }
-    uint32_t *drawn = KML_NEW_ARRAY(rows, uint32_t);
-    uint8_t *validates = KML_NEW_ARRAY(rows, uint8_t);
+    uint32_t *drawn = kml_try_alloc((size_t)rows * sizeof(*drawn));
+    uint32_t *validation = kml_try_alloc((size_t)count * sizeof(*validation));
+    kml_auto_free uint8_t *validates = kml_try_alloc(rows);
+    d->validation = (struct kml_split){&d->tables[KML_SPLIT_TRAIN], validation, 0};
+    d->train = (struct kml_split){&d->tables[KML_SPLIT_TRAIN], drawn, 0};
+    if (drawn == NULL || validation == NULL || validates == NULL) {
+        return kml_fail(err, KML_NO_MEMORY, "no memory to cut %u samples for validation", count);
+    }
     for (uint32_t i = 0; i < rows; i++) {
         drawn[i] = i;
+        validates[i] = 0;
     }
     struct kml_rng rng;
     kml_rng_init2(&rng, seed, VALIDATION_STREAM);
@@ -104,13 +113,10 @@ static int cut_validation(struct kml_dataset *d, double fraction, uint64_t seed,
     for (uint32_t i = 0; i < count; i++) {
         validates[drawn[i]] = 1;
     }
-    d->validation = (struct kml_split){&d->tables[KML_SPLIT_TRAIN], KML_NEW_ARRAY(count, uint32_t), 0};
-    d->train = (struct kml_split){&d->tables[KML_SPLIT_TRAIN], drawn, 0};
     for (uint32_t i = 0; i < rows; i++) {
         struct kml_split *s = validates[i] != 0 ? &d->validation : &d->train;
         s->row[s->count++] = i;
     }
-    kml_free(validates);
     return 0;
 }
 
@@ -148,7 +154,8 @@ static void set_mean_std(struct kml_dataset *d)
     for (uint32_t j = 0; j < d->features; j++) {
         double deviation = sqrt(squares[j] / s->count);
         d->mean[j] = (float)mean[j];
-        d->scale[j] = deviation > 0 && isfinite(1 / deviation) ? (float)(1 / deviation) : 1.0f; /* a constant feature */
+        d->scale[j] =
+            deviation > 0 && isfinite(1 / deviation) ? (float)(1 / deviation) : 1.0f; /* a constant feature */
         if (!isfinite(d->scale[j])) {
             d->scale[j] = 1.0f;
         }

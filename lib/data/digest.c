@@ -17,7 +17,8 @@ static void table_parts(const struct kml_dataset *d, const struct kml_table *t, 
     }
     size_t size = (size_t)t->rows * sizeof(uint32_t);
     if (t->rows > 0) {
-        other(self, d->targets == KML_TARGET_CLASS ? kml_view_of(t->label, size) : kml_view_of(t->target, size));
+        other(self,
+              d->targets == KML_TARGET_CLASS ? kml_view_of(t->label, size) : kml_view_of(t->target, size));
     }
 }
 

@@ -77,8 +77,8 @@ static int find_labels(struct kml_found *found, struct kml_err *err)
     kml_auto_free char *folder = kml_strndup(found->file, (size_t)(name - found->file) - 1);
     found->labels = existing(folder, labels);
     if (found->labels == NULL) {
-        return kml_fail(err, KML_NOT_FOUND, "%s has no labels: %s/%s is not there, neither is %s.gz", found->file,
-                        folder, labels, labels);
+        return kml_fail(err, KML_NOT_FOUND, "%s has no labels: %s/%s is not there, neither is %s.gz",
+                        found->file, folder, labels, labels);
     }
     return 0;
 }
@@ -90,7 +90,8 @@ static bool ends_with(const char *text, const char *end)
     return length >= size && strcmp(text + length - size, end) == 0;
 }
 
-/* Two zero bytes begin an IDX file and no text file; text is told apart by name, and a tab in the first bytes. */
+/* Two zero bytes begin an IDX file and no text file; text is told apart by name, and a tab in the first
+ * bytes. */
 static int detect(const char *path, enum kml_data_format *format, struct kml_err *err)
 {
     if (ends_with(path, ".csv") || ends_with(path, ".csv.gz")) {
@@ -125,8 +126,8 @@ static int detect(const char *path, enum kml_data_format *format, struct kml_err
     return 0;
 }
 
-static int take_named(struct kml_found *found, const char *folder, const char *name, enum kml_data_format format,
-                      struct kml_err *err)
+static int take_named(struct kml_found *found, const char *folder, const char *name,
+                      enum kml_data_format format, struct kml_err *err)
 {
     found->file = existing(folder, name);
     if (found->file == NULL) {
@@ -163,8 +164,8 @@ static int take_known(struct kml_found *found, const char *folder, enum kml_spli
 }
 
 /* A path to one file is its folder with that file as the training set. */
-static int find_in_file(struct kml_found *found, const char *path, enum kml_split_kind split, const char *name,
-                        enum kml_data_format format, struct kml_err *err)
+static int find_in_file(struct kml_found *found, const char *path, enum kml_split_kind split,
+                        const char *name, enum kml_data_format format, struct kml_err *err)
 {
     if (split != KML_SPLIT_TRAIN && name == NULL) {
         return 0;
@@ -191,7 +192,8 @@ int kml_data_find(struct kml_found *found, const char *path, enum kml_split_kind
     } else if (access(path, R_OK | X_OK) != 0) {
         return kml_fail_errno(err, errno, "cannot read the folder %s", path);
     } else {
-        code = name != NULL ? take_named(found, path, name, format, err) : take_known(found, path, split, format, err);
+        code = name != NULL ? take_named(found, path, name, format, err)
+                            : take_known(found, path, split, format, err);
     }
     if (code != 0) {
         kml_found_finish(found);

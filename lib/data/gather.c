@@ -1,6 +1,6 @@
 #include "data/dataset.h"
 
-#include <string.h>
+#include "base/mem.h"
 
 /* As math/clones.h, which this floor does not see: AVX2 without FMA, so every version rounds alike. */
 #if defined(__x86_64__) && !defined(KML_SANITIZED)
@@ -49,7 +49,10 @@ static void one_row(const struct kml_dataset *d, const struct kml_table *t, uint
     }
 }
 
-/* Rows are far apart in a shuffled order: asking for the next one while this one is converted hides the memory's latency. */
+/*
+ * Rows are far apart in a shuffled order: asking for the next one while this one is converted hides the
+ * memory's latency.
+ */
 static void ask_for(const struct kml_dataset *d, const struct kml_table *t, uint32_t row)
 {
     if (t->bytes != NULL) {
@@ -60,13 +63,14 @@ static void ask_for(const struct kml_dataset *d, const struct kml_table *t, uint
     }
 }
 
-void kml_dataset_gather(const struct kml_dataset *d, const struct kml_split *split, const uint32_t *index, uint32_t n,
-                        const struct kml_batch *out)
+void kml_dataset_gather(const struct kml_dataset *d, const struct kml_split *split, const uint32_t *index,
+                        uint32_t n, const struct kml_batch *out)
 {
     const struct kml_table *t = split->table;
     for (uint32_t i = 0; i < n; i++) {
+        KML_BUG_ON(index[i] >= split->count);
         uint32_t row = split->row == NULL ? index[i] : split->row[index[i]];
-        if (i + 1 < n) {
+        if (i + 1 < n && index[i + 1] < split->count) {
             ask_for(d, t, split->row == NULL ? index[i + 1] : split->row[index[i + 1]]);
         }
         one_row(d, t, row, out->x + (size_t)i * d->features);

@@ -1,12 +1,14 @@
 #include "data/table.h"
 
+#include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/mem.h"
 
 /*
- * IDX (Y. LeCun, the MNIST page): two zero bytes, a type (8: uint8), the number of dimensions, then each dimension as
- * 32 bits big-endian, then the values, last dimension fastest.
+ * IDX (Y. LeCun, the MNIST page): two zero bytes, a type (8: uint8), the number of dimensions, then each
+ * dimension as 32 bits big-endian, then the values, last dimension fastest.
  */
 #define TYPE_UINT8 8
 #define DIMS_MAX 4
@@ -25,8 +27,8 @@ static int read_exactly(struct kml_source *s, void *to, size_t size, const char 
     if (got == size) {
         return 0;
     }
-    return kml_fail(err, KML_INVALID, "%s: truncated: %zu of %zu bytes of its %s are there", kml_source_name(s), got,
-                    size, what);
+    return kml_fail(err, KML_INVALID, "%s: truncated: %zu of %zu bytes of its %s are there",
+                    kml_source_name(s), got, size, what);
 }
 
 static int read_magic(struct kml_source *s, uint8_t magic[4], struct kml_err *err)
@@ -57,7 +59,8 @@ static int read_shape(struct kml_source *s, struct idx_shape *shape, struct kml_
     }
     shape->dims = magic[3];
     if (shape->dims < 1 || shape->dims > DIMS_MAX) {
-        return kml_fail(err, KML_INVALID, "%s: wrong magic number: %u dimensions", kml_source_name(s), shape->dims);
+        return kml_fail(err, KML_INVALID, "%s: wrong magic number: %u dimensions", kml_source_name(s),
+                        shape->dims);
     }
     uint8_t raw[4 * DIMS_MAX];
     if (read_exactly(s, raw, 4 * (size_t)shape->dims, "header", err) != 0) {
@@ -80,16 +83,30 @@ static int expect_end(struct kml_source *s, struct kml_err *err)
     if (kml_source_read(s, &more, 1, &got, err) != 0) {
         return -1;
     }
-    return got == 0 ? 0
-                    : kml_fail(err, KML_INVALID, "%s: trailing bytes after the values that its header announces",
-                               kml_source_name(s));
+    return got == 0
+               ? 0
+               : kml_fail(err, KML_INVALID, "%s: trailing bytes after the values that its header announces",
+                          kml_source_name(s));
 }
 
 /*
- * The header's word is not trusted with the machine's memory: room grows with what really comes, but is cut to the final
- * size at once when that is modest, which is every ordinary data set.
+ * The header's word is not trusted with the machine's memory: room grows with what really comes, but is cut
+ * to the final size at once when that is modest, which is every ordinary data set.
  */
 #define TRUSTED ((size_t)64 << 20)
+
+#define HUGE_PAGE ((uintptr_t)2 << 20)
+
+/* Rows are read in random order: large pages spare a look into the page table for nearly each of them. Only a
+ * wish. */
+static void wish_large_pages(uint8_t *values, size_t size)
+{
+    uintptr_t begin = ((uintptr_t)values + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t end = ((uintptr_t)values + size) / HUGE_PAGE * HUGE_PAGE;
+    if (begin < end) {
+        (void)madvise(values + (begin - (uintptr_t)values), end - begin, MADV_HUGEPAGE);
+    }
+}
 
 static int read_values(struct kml_source *s, size_t size, uint8_t **out, struct kml_err *err)
 {
@@ -100,8 +117,10 @@ static int read_values(struct kml_source *s, size_t size, uint8_t **out, struct 
         uint8_t *grown = kml_try_alloc(room);
         if (grown == NULL) {
             kml_free(values);
-            return kml_fail(err, KML_NO_MEMORY, "%s: no memory for %zu bytes of values", kml_source_name(s), room);
+            return kml_fail(err, KML_NO_MEMORY, "%s: no memory for %zu bytes of values", kml_source_name(s),
+                            room);
         }
+        wish_large_pages(grown, room);
         if (have > 0) {
             memcpy(grown, values, have);
         }
@@ -127,7 +146,8 @@ static int read_images(struct kml_table *t, struct kml_source *s, struct kml_err
         return -1;
     }
     if (shape.dims < 2) {
-        return kml_fail(err, KML_INVALID, "%s: wrong magic number: 1 dimension, so these are labels, not samples",
+        return kml_fail(err, KML_INVALID,
+                        "%s: wrong magic number: 1 dimension, so these are labels, not samples",
                         kml_source_name(s));
     }
     uint64_t features = 1;
@@ -136,8 +156,9 @@ static int read_images(struct kml_table *t, struct kml_source *s, struct kml_err
     }
     if (shape.dim[0] > KML_DATA_MAX_ROWS || features > KML_DATA_MAX_FEATURES ||
         features * shape.dim[0] > KML_DATA_MAX_BYTES) {
-        return kml_fail(err, KML_TOO_LARGE, "%s: %u samples of %s%u values are more than is read", kml_source_name(s),
-                        shape.dim[0], features > KML_DATA_MAX_FEATURES ? "more than " : "",
+        return kml_fail(err, KML_TOO_LARGE, "%s: %u samples of %s%u values are more than is read",
+                        kml_source_name(s), shape.dim[0],
+                        features > KML_DATA_MAX_FEATURES ? "more than " : "",
                         features > KML_DATA_MAX_FEATURES ? KML_DATA_MAX_FEATURES : (uint32_t)features);
     }
     t->rows = shape.dim[0];
@@ -153,17 +174,18 @@ static int read_labels(struct kml_table *t, struct kml_source *images, struct km
         return -1;
     }
     if (shape.dims != 1) {
-        return kml_fail(err, KML_INVALID, "%s: wrong magic number: %u dimensions, labels have 1", kml_source_name(s),
-                        shape.dims);
+        return kml_fail(err, KML_INVALID, "%s: wrong magic number: %u dimensions, labels have 1",
+                        kml_source_name(s), shape.dims);
     }
     if (shape.dim[0] != t->rows) {
-        return kml_fail(err, KML_INVALID, "%s has %u labels, but %s has %u samples", kml_source_name(s), shape.dim[0],
-                        kml_source_name(images), t->rows);
+        return kml_fail(err, KML_INVALID, "%s has %u labels, but %s has %u samples", kml_source_name(s),
+                        shape.dim[0], kml_source_name(images), t->rows);
     }
     return read_values(s, t->rows, labels, err);
 }
 
-static int widen(struct kml_table *t, const uint8_t *labels, enum kml_target_kind targets, struct kml_err *err)
+static int widen(struct kml_table *t, const uint8_t *labels, enum kml_target_kind targets,
+                 struct kml_err *err)
 {
     if (targets == KML_TARGET_CLASS) {
         t->label = kml_try_alloc((size_t)t->rows * sizeof(*t->label));

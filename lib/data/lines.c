@@ -27,8 +27,8 @@ static int more(struct kml_lines *l, struct kml_err *err)
     l->begin = 0;
     if (l->end == l->size) {
         if (l->size >= KML_DATA_MAX_LINE) {
-            return kml_fail(err, KML_TOO_LARGE, "%s: line %llu is longer than %u bytes", kml_source_name(l->source),
-                            (unsigned long long)l->number + 1, KML_DATA_MAX_LINE);
+            return kml_fail(err, KML_TOO_LARGE, "%s: line %llu is longer than %u bytes",
+                            kml_source_name(l->source), (unsigned long long)l->number + 1, KML_DATA_MAX_LINE);
         }
         l->size *= 2;
         l->room = kml_realloc(l->room, l->size);

@@ -8,7 +8,8 @@
 #include "base/err.h"
 #include "data/source.h"
 
-/* The lines of a source, and the fields of a line. Lines are read in large pieces and borrowed, never copied. */
+/* The lines of a source, and the fields of a line. Lines are read in large pieces and borrowed, never copied.
+ */
 struct kml_lines {
     struct kml_source *source; /* borrowed */
     uint8_t *room;
@@ -22,12 +23,15 @@ struct kml_lines {
 void kml_lines_init(struct kml_lines *l, struct kml_source *source);
 void kml_lines_finish(struct kml_lines *l);
 
-/* The next line that is not empty, without its LF or CRLF, valid until the next call. Success with line->data NULL: the end. */
+/*
+ * The next line that is not empty, without its LF or CRLF, valid until the next call. Success with line->data
+ * NULL: the end.
+ */
 int kml_lines_next(struct kml_lines *l, struct kml_view *line, struct kml_err *err) KML_MUST_CHECK;
 
 /*
- * The fields of one line (RFC 4180, but for line breaks inside quotes). A quoted field is given without its quotes; a
- * doubled quote inside stays doubled.
+ * The fields of one line (RFC 4180, but for line breaks inside quotes). A quoted field is given without its
+ * quotes; a doubled quote inside stays doubled.
  */
 struct kml_fields {
     const uint8_t *at;

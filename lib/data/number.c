@@ -51,7 +51,10 @@ static const uint8_t *read_exponent(const uint8_t *p, const uint8_t *end, struct
     return p;
 }
 
-/* Whole numbers below 2^53 and powers of ten up to 10^22 are exact doubles, so one operation rounds once (Clinger 1990). */
+/*
+ * Whole numbers below 2^53 and powers of ten up to 10^22 are exact doubles, so one operation rounds once
+ * (Clinger 1990).
+ */
 static double scaled(const struct digits *d)
 {
     static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,

@@ -52,7 +52,8 @@ static void start_unpacking(struct kml_source *s)
     if (has_gzip_magic(s)) {
         s->packed = true;
         s->member_open = true;
-        KML_BUG_ON(inflateInit2(&s->inflater, 15 + 16) != Z_OK); /* 32 KiB window, gzip wrapper with its checks */
+        KML_BUG_ON(inflateInit2(&s->inflater, 15 + 16) !=
+                   Z_OK); /* 32 KiB window, gzip wrapper with its checks */
     }
 }
 
@@ -147,7 +148,8 @@ static int damaged(const struct kml_source *s, struct kml_err *err)
                     s->inflater.msg == NULL ? "bad stream" : s->inflater.msg);
 }
 
-/* A gzip file may hold several members one after another (RFC 1952 2.2); anything else behind one is an error. */
+/* A gzip file may hold several members one after another (RFC 1952 2.2); anything else behind one is an
+ * error. */
 static int next_member(struct kml_source *s, struct kml_err *err)
 {
     s->member_open = false;
@@ -201,7 +203,8 @@ static int read_packed(struct kml_source *s, uint8_t *to, size_t size, size_t *g
             return -1;
         }
         if (s->left == 0) {
-            return kml_fail(err, KML_INVALID, "%s: the gzip data ends too early; copy the file again", s->name);
+            return kml_fail(err, KML_INVALID, "%s: the gzip data ends too early; copy the file again",
+                            s->name);
         }
         if (unpack_some(s, to + *got, size - *got, got, err) != 0) {
             return -1;

@@ -9,8 +9,8 @@
 #include "base/err.h"
 
 /*
- * A stream of bytes out of a file or out of memory, unpacked on the way when it begins with gzip's magic number.
- * Reads straight into the caller's buffer; only the packed side is buffered.
+ * A stream of bytes out of a file or out of memory, unpacked on the way when it begins with gzip's magic
+ * number. Reads straight into the caller's buffer; only the packed side is buffered.
  */
 struct kml_source;
 
@@ -20,7 +20,11 @@ void kml_source_close(struct kml_source *s);
 
 const char *kml_source_name(const struct kml_source *s);
 
-/* Reads until `size` bytes are there or the stream ends; *got says how many. A damaged or cut gzip stream is KML_INVALID. */
-int kml_source_read(struct kml_source *s, void *to, size_t size, size_t *got, struct kml_err *err) KML_MUST_CHECK;
+/*
+ * Reads until `size` bytes are there or the stream ends; *got says how many. A damaged or cut gzip stream is
+ * KML_INVALID.
+ */
+int kml_source_read(struct kml_source *s, void *to, size_t size, size_t *got,
+                    struct kml_err *err) KML_MUST_CHECK;
 
 #endif

@@ -7,9 +7,9 @@
 #include "data/source.h"
 
 /*
- * One file's samples in memory. Values stay in their smallest form: uint8 for images, float32 for text.
- * The readers take a source of bytes, so the same code reads a file, a gzipped file and a fuzzer's input; errors begin with
- * the source's name.
+ * One file's samples in memory. Values stay in their smallest form: uint8 for images, float32 for text. The
+ * readers take a source of bytes, so the same code reads a file, a gzipped file and a fuzzer's input; errors
+ * begin with the source's name.
  */
 #define KML_DATA_MAX_ROWS UINT32_C(0x7fffffff)
 #define KML_DATA_MAX_FEATURES UINT32_C(1048576)
@@ -35,12 +35,13 @@ int kml_table_read_idx(struct kml_table *t, struct kml_source *images, struct km
                        enum kml_target_kind targets, struct kml_err *err) KML_MUST_CHECK;
 
 /*
- * Comma or tab separated numbers, one sample a line. The first line is a header when any of its fields is not a number.
- * Fields may stand in double quotes (RFC 4180), lines end with LF or CRLF, empty lines are skipped, a BOM too.
- * Classes are whole numbers from 0. label_column as in kml_data_file.
+ * Comma or tab separated numbers, one sample a line. The first line is a header when any of its fields is not
+ * a number. Fields may stand in double quotes (RFC 4180), lines end with LF or CRLF, empty lines are skipped,
+ * a BOM too. Classes are whole numbers from 0. label_column as in kml_data_file.
  */
-int kml_table_read_text(struct kml_table *t, struct kml_source *source, char separator, const char *label_column,
-                        enum kml_target_kind targets, struct kml_err *err) KML_MUST_CHECK;
+int kml_table_read_text(struct kml_table *t, struct kml_source *source, char separator,
+                        const char *label_column, enum kml_target_kind targets,
+                        struct kml_err *err) KML_MUST_CHECK;
 
 void kml_table_finish(struct kml_table *t);
 

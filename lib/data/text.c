@@ -28,8 +28,8 @@ static int shown(struct kml_view field)
 
 static int bad_quotes(const struct reader *r, struct kml_err *err)
 {
-    return kml_fail(err, KML_INVALID, "%s: line %llu: a quoted field does not end before the next separator", r->name,
-                    (unsigned long long)r->lines.number);
+    return kml_fail(err, KML_INVALID, "%s: line %llu: a quoted field does not end before the next separator",
+                    r->name, (unsigned long long)r->lines.number);
 }
 
 static bool same_text(struct kml_view field, const char *text)
@@ -49,8 +49,8 @@ static uint32_t column_number(const char *text)
 }
 
 /* Counts the first line's columns; says whether it is a header, and where in it the name `wanted` stands. */
-static int look_at_first(struct reader *r, struct kml_view line, const char *wanted, bool *header, uint32_t *named,
-                         struct kml_err *err)
+static int look_at_first(struct reader *r, struct kml_view line, const char *wanted, bool *header,
+                         uint32_t *named, struct kml_err *err)
 {
     struct kml_fields fields;
     struct kml_view field;
@@ -70,8 +70,9 @@ static int look_at_first(struct reader *r, struct kml_view line, const char *wan
     }
     if (r->columns < 2) {
         return kml_fail(err, KML_INVALID,
-                        "%s: line %llu: only one column; features and a label are needed, separated by %s", r->name,
-                        (unsigned long long)r->lines.number, r->separator == '\t' ? "tabs" : "commas");
+                        "%s: line %llu: only one column; features and a label are needed, separated by %s",
+                        r->name, (unsigned long long)r->lines.number,
+                        r->separator == '\t' ? "tabs" : "commas");
     }
     if (r->columns - 1 > KML_DATA_MAX_FEATURES) {
         return kml_fail(err, KML_TOO_LARGE, "%s: more than %u features", r->name, KML_DATA_MAX_FEATURES);
@@ -79,7 +80,8 @@ static int look_at_first(struct reader *r, struct kml_view line, const char *wan
     return 0;
 }
 
-static int choose_label(struct reader *r, struct kml_view line, const char *wanted, bool *header, struct kml_err *err)
+static int choose_label(struct reader *r, struct kml_view line, const char *wanted, bool *header,
+                        struct kml_err *err)
 {
     uint32_t named;
     if (look_at_first(r, line, wanted == NULL ? "label" : wanted, header, &named, err) != 0) {
@@ -98,8 +100,9 @@ static int choose_label(struct reader *r, struct kml_view line, const char *want
         return 0;
     }
     return kml_fail(err, KML_INVALID,
-                    "%s: there is no label column \"%s\" among its %u columns (%s; numbers count from 0)", r->name,
-                    wanted, r->columns, *header ? "the first line has their names" : "it has no header");
+                    "%s: there is no label column \"%s\" among its %u columns (%s; numbers count from 0)",
+                    r->name, wanted, r->columns,
+                    *header ? "the first line has their names" : "it has no header");
 }
 
 static int grow(void **array, size_t used, size_t size, const char *name, struct kml_err *err)
@@ -155,7 +158,8 @@ static int read_label(struct reader *r, uint32_t column, double value, struct km
         return kml_fail(err, KML_INVALID,
                         "%s: line %llu, column %u: label %g is out of range; classes are whole numbers from "
                         "0 to %u",
-                        r->name, (unsigned long long)r->lines.number, column + 1, value, KML_DATA_MAX_CLASSES - 1);
+                        r->name, (unsigned long long)r->lines.number, column + 1, value,
+                        KML_DATA_MAX_CLASSES - 1);
     }
     uint32_t label = (uint32_t)value;
     t->label[t->rows] = label;
@@ -163,17 +167,19 @@ static int read_label(struct reader *r, uint32_t column, double value, struct km
     return 0;
 }
 
-static int read_field(struct reader *r, uint32_t column, struct kml_view field, float *row, struct kml_err *err)
+static int read_field(struct reader *r, uint32_t column, struct kml_view field, float *row,
+                      struct kml_err *err)
 {
     double value;
     if (!kml_number_read(field, &value)) {
         return kml_fail(err, KML_INVALID, "%s: line %llu, column %u: \"%.*s\" is not a number", r->name,
-                        (unsigned long long)r->lines.number, column + 1, shown(field), (const char *)field.data);
+                        (unsigned long long)r->lines.number, column + 1, shown(field),
+                        (const char *)field.data);
     }
     if (!(fabs(value) <= FLT_MAX)) {
-        return kml_fail(err, KML_INVALID, "%s: line %llu, column %u: \"%.*s\" is too large for a 32-bit number",
-                        r->name, (unsigned long long)r->lines.number, column + 1, shown(field),
-                        (const char *)field.data);
+        return kml_fail(
+            err, KML_INVALID, "%s: line %llu, column %u: \"%.*s\" is too large for a 32-bit number", r->name,
+            (unsigned long long)r->lines.number, column + 1, shown(field), (const char *)field.data);
     }
     if (column == r->label_column) {
         return read_label(r, column, value, err);
@@ -246,11 +252,12 @@ static int read_all(struct reader *r, const char *label_column, struct kml_err *
     return code;
 }
 
-int kml_table_read_text(struct kml_table *t, struct kml_source *source, char separator, const char *label_column,
-                        enum kml_target_kind targets, struct kml_err *err)
+int kml_table_read_text(struct kml_table *t, struct kml_source *source, char separator,
+                        const char *label_column, enum kml_target_kind targets, struct kml_err *err)
 {
     *t = (struct kml_table){0};
-    struct reader r = {.table = t, .name = kml_source_name(source), .separator = separator, .targets = targets};
+    struct reader r = {
+        .table = t, .name = kml_source_name(source), .separator = separator, .targets = targets};
     kml_lines_init(&r.lines, source);
     int code = read_all(&r, label_column, err);
     kml_lines_finish(&r.lines);

@@ -13,7 +13,8 @@
 void kml_format_real(double value, char out[KML_JSON_REAL])
 {
     KML_BUG_ON(!isfinite(value));
-    /* Up to 15 digits survive in a normal double, so %.15g is the shortest when it reads back; below, digits are fewer. */
+    /* Up to 15 digits survive in a normal double, so %.15g is the shortest when it reads back; below, digits
+     * are fewer. */
     int digits = fabs(value) < DBL_MIN && value != 0.0 ? 1 : 15;
     do {
         snprintf(out, KML_JSON_REAL, "%.*g", digits, value);

@@ -5,9 +5,11 @@
 
 #include "base/mem.h"
 
-/* JSON: jansson reads and checks it, then a walk over the text, known to be good by now, finds each node's place. */
+/* JSON: jansson reads and checks it, then a walk over the text, known to be good by now, finds each node's
+ * place. */
 
-static int build(struct kml_doc *doc, const json_t *value, uint32_t depth, struct kml_node **out, struct kml_err *err);
+static int build(struct kml_doc *doc, const json_t *value, uint32_t depth, struct kml_node **out,
+                 struct kml_err *err);
 
 static int build_child(struct kml_doc *doc, struct kml_node *parent, const char *key, const json_t *value,
                        uint32_t depth, struct kml_err *err)
@@ -35,7 +37,8 @@ static int build_children(struct kml_doc *doc, struct kml_node *node, const json
         }
         return 0;
     }
-    json_t *map = json_incref((json_t *)(uintptr_t)value); /* jansson's iterator wants it writable, and does not write */
+    json_t *map = json_incref(
+        (json_t *)(uintptr_t)value); /* jansson's iterator wants it writable, and does not write */
     int result = 0;
     for (void *it = json_object_iter(map); it != NULL && result == 0; it = json_object_iter_next(map, it)) {
         result = build_child(doc, node, json_object_iter_key(it), json_object_iter_value(it), depth, err);
@@ -66,7 +69,8 @@ static enum kml_node_kind kind_of(const json_t *value)
     return KML_NODE_NULL;
 }
 
-static int build(struct kml_doc *doc, const json_t *value, uint32_t depth, struct kml_node **out, struct kml_err *err)
+static int build(struct kml_doc *doc, const json_t *value, uint32_t depth, struct kml_node **out,
+                 struct kml_err *err)
 {
     if (depth >= KML_DOC_MAX_DEPTH) {
         return kml_fail(err, KML_TOO_LARGE, "deeper than %d levels", KML_DOC_MAX_DEPTH);
@@ -183,8 +187,8 @@ static int syntax_error(const char *name, const json_error_t *error, struct kml_
     size_t line = error->line > 0 ? (size_t)error->line : 1;
     size_t column = error->column > 0 ? (size_t)error->column : 1;
     if (json_error_code(error) == json_error_duplicate_key) {
-        return kml_doc_fail(err, KML_INVALID, name, line, column, "a key stands twice in one map (%s); remove one",
-                            error->text);
+        return kml_doc_fail(err, KML_INVALID, name, line, column,
+                            "a key stands twice in one map (%s); remove one", error->text);
     }
     return kml_doc_fail(err, KML_INVALID, name, line, column, "%s; correct the JSON", error->text);
 }

@@ -53,7 +53,8 @@ void kml_node_path(const struct kml_node *node, char out[KML_DOC_PATH])
     out[size] = '\0';
 }
 
-void kml_node_place(const struct kml_doc *doc, const struct kml_node *node, bool of_key, char out[KML_DOC_PLACE])
+void kml_node_place(const struct kml_doc *doc, const struct kml_node *node, bool of_key,
+                    char out[KML_DOC_PLACE])
 {
     const char *name = node->source < doc->sources ? doc->source[node->source] : "";
     uint32_t line = of_key && node->key_line > 0 ? node->key_line : node->line;
@@ -67,7 +68,8 @@ void kml_node_place(const struct kml_doc *doc, const struct kml_node *node, bool
 
 static int malformed(const char *whole, struct kml_err *err)
 {
-    return kml_fail(err, KML_USAGE, "the path '%.200s' is malformed; write it like spec.model.hiddenLayers[0]", whole);
+    return kml_fail(err, KML_USAGE,
+                    "the path '%.200s' is malformed; write it like spec.model.hiddenLayers[0]", whole);
 }
 
 static int next_index(const char **path, struct kml_path_step *step, const char *whole, struct kml_err *err)
@@ -162,7 +164,8 @@ static uint32_t height(const struct kml_node *node)
     return most + 1;
 }
 
-/* The nodes of a value come from a text of one line that is the source's own name: a line number would say nothing. */
+/* The nodes of a value come from a text of one line that is the source's own name: a line number would say
+ * nothing. */
 static void adopt(struct kml_node *node, uint32_t source)
 {
     node->source = source;
@@ -191,8 +194,8 @@ static void replace(struct kml_node *node, struct kml_node *value)
     kml_free(value);
 }
 
-static int add_child(struct kml_doc *doc, struct kml_node *parent, const struct kml_path_step *step, uint32_t source,
-                     struct kml_node **child, struct kml_err *err)
+static int add_child(struct kml_doc *doc, struct kml_node *parent, const struct kml_path_step *step,
+                     uint32_t source, struct kml_node **child, struct kml_err *err)
 {
     struct kml_node *node = kml_node_create(doc, KML_NODE_NULL, err);
     if (node == NULL) {
@@ -210,8 +213,8 @@ static int add_child(struct kml_doc *doc, struct kml_node *parent, const struct 
 }
 
 /* One step down from `node`, which becomes the list or map that the step needs if it was null. */
-static int descend(struct kml_doc *doc, struct kml_node *node, const struct kml_path_step *step, uint32_t source,
-                   struct kml_node **child, struct kml_err *err)
+static int descend(struct kml_doc *doc, struct kml_node *node, const struct kml_path_step *step,
+                   uint32_t source, struct kml_node **child, struct kml_err *err)
 {
     enum kml_node_kind needed = step->is_index ? KML_NODE_LIST : KML_NODE_MAP;
     if (node->kind == KML_NODE_NULL) {
@@ -220,16 +223,17 @@ static int descend(struct kml_doc *doc, struct kml_node *node, const struct kml_
     char path[KML_DOC_PATH];
     kml_node_path(node, path);
     if (node->kind != needed) {
-        return kml_fail(err, KML_INVALID, "'%s' is of the kind %s, not %s; nothing can be set inside it", path,
-                        kml_node_kind_name(node->kind), kml_node_kind_name(needed));
+        return kml_fail(err, KML_INVALID, "'%s' is of the kind %s, not %s; nothing can be set inside it",
+                        path, kml_node_kind_name(node->kind), kml_node_kind_name(needed));
     }
     *child = child_of(node, step);
     if (*child != NULL) {
         return 0;
     }
     if (step->is_index && step->index != node->count) {
-        return kml_fail(err, KML_INVALID, "'%s' has %" PRIu32 " elements, so [%" PRIu32 "] is neither one nor the next",
-                        path, node->count, step->index);
+        return kml_fail(err, KML_INVALID,
+                        "'%s' has %" PRIu32 " elements, so [%" PRIu32 "] is neither one nor the next", path,
+                        node->count, step->index);
     }
     return add_child(doc, node, step, source, child, err);
 }
@@ -258,7 +262,8 @@ static int check_depth(const char *path, const struct kml_node *value, struct km
     return more;
 }
 
-static int set_value(struct kml_doc *doc, const char *path, struct kml_doc *value, uint32_t source, struct kml_err *err)
+static int set_value(struct kml_doc *doc, const char *path, struct kml_doc *value, uint32_t source,
+                     struct kml_err *err)
 {
     if (check_depth(path, value->root, err) != 0) {
         return -1;
@@ -284,7 +289,8 @@ static int set_value(struct kml_doc *doc, const char *path, struct kml_doc *valu
     return 0;
 }
 
-int kml_doc_set(struct kml_doc *doc, const char *path, const char *value, const char *source, struct kml_err *err)
+int kml_doc_set(struct kml_doc *doc, const char *path, const char *value, const char *source,
+                struct kml_err *err)
 {
     struct kml_doc read;
     kml_doc_init(&read);
@@ -292,7 +298,8 @@ int kml_doc_set(struct kml_doc *doc, const char *path, const char *value, const 
     int result = -1;
     if (*path == '\0') {
         result = malformed(path, err);
-    } else if (read_value(&read, value, source, err) == 0 && kml_doc_add_source(doc, source, &index, err) == 0) {
+    } else if (read_value(&read, value, source, err) == 0 &&
+               kml_doc_add_source(doc, source, &index, err) == 0) {
         result = set_value(doc, path, &read, index, err);
         if (result != 0) {
             kml_wrap(err, "%.200s", source);
@@ -306,7 +313,8 @@ int kml_doc_assign(struct kml_doc *doc, const char *assignment, struct kml_err *
 {
     const char *sign = strchr(assignment, '=');
     if (sign == NULL || sign == assignment) {
-        return kml_fail(err, KML_USAGE, "--set '%.200s' has no value; write --set spec.training.epochs=5", assignment);
+        return kml_fail(err, KML_USAGE, "--set '%.200s' has no value; write --set spec.training.epochs=5",
+                        assignment);
     }
     kml_auto_free char *path = kml_strndup(assignment, (size_t)(sign - assignment));
     kml_auto_free char *source = kml_format("--set %s", assignment);

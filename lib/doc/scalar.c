@@ -94,7 +94,8 @@ static int take_number(struct kml_node *node, struct kml_err *err)
     }
     static const char *const endless[] = {".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"};
     if (one_of(unsigned_part, endless, KML_COUNT(endless))) {
-        return kml_fail(err, KML_INVALID, "%s is no finite number; put it in quotes if a text is meant", text);
+        return kml_fail(err, KML_INVALID, "%s is no finite number; put it in quotes if a text is meant",
+                        text);
     }
     node->kind = KML_NODE_TEXT;
     return 0;

@@ -166,7 +166,8 @@ static void clear_tree(struct kml_doc *doc)
     doc->nodes = 0;
 }
 
-/* A flow map of YAML also begins with '{', so what is no JSON gets a second chance; quotes say whose error to show. */
+/* A flow map of YAML also begins with '{', so what is no JSON gets a second chance; quotes say whose error to
+ * show. */
 static int read_either(struct kml_doc *doc, uint32_t source, struct kml_view text, struct kml_err *err)
 {
     bool quoted = false;
@@ -190,8 +191,8 @@ int kml_doc_read(struct kml_doc *doc, const char *name, struct kml_view text, st
 {
     KML_BUG_ON(doc->root != NULL);
     if (text.size > KML_DOC_MAX_BYTES) {
-        return kml_fail(err, KML_TOO_LARGE, "%.200s: the document has %zu bytes; at most %zu are read", name, text.size,
-                        KML_DOC_MAX_BYTES);
+        return kml_fail(err, KML_TOO_LARGE, "%.200s: the document has %zu bytes; at most %zu are read", name,
+                        text.size, KML_DOC_MAX_BYTES);
     }
     static const uint8_t mark[] = {0xef, 0xbb, 0xbf}; /* of UTF-8: allowed in YAML, refused by jansson */
     if (text.size >= sizeof(mark) && memcmp(text.data, mark, sizeof(mark)) == 0) {
@@ -252,7 +253,8 @@ static bool equal_children(const struct kml_node *a, const struct kml_node *b)
         return false;
     }
     for (uint32_t i = 0; i < a->count; i++) {
-        const struct kml_node *other = a->kind == KML_NODE_MAP ? kml_node_get(b, a->child[i]->key) : b->child[i];
+        const struct kml_node *other =
+            a->kind == KML_NODE_MAP ? kml_node_get(b, a->child[i]->key) : b->child[i];
         if (other == NULL || !kml_node_equal(a->child[i], other)) {
             return false;
         }
@@ -285,7 +287,8 @@ bool kml_node_equal(const struct kml_node *a, const struct kml_node *b)
 
 static struct kml_node *copy_node(struct kml_doc *to, const struct kml_node *from, struct kml_err *err);
 
-static int copy_children(struct kml_doc *to, struct kml_node *node, const struct kml_node *from, struct kml_err *err)
+static int copy_children(struct kml_doc *to, struct kml_node *node, const struct kml_node *from,
+                         struct kml_err *err)
 {
     for (uint32_t i = 0; i < from->count; i++) {
         const struct kml_node *old = from->child[i];

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 
 /*
- * YAML through libyaml's events. `open` is the list or map that is being filled; the way back up is its parent, so
- * the depth of the input never becomes depth of our stack.
+ * YAML through libyaml's events. `open` is the list or map that is being filled; the way back up is its
+ * parent, so the depth of the input never becomes depth of our stack.
  */
 struct yaml_reader {
     yaml_parser_t parser;
@@ -21,7 +21,8 @@ struct yaml_reader {
     yaml_mark_t key_mark;
 };
 
-static int fail_at(struct yaml_reader *r, yaml_mark_t mark, enum kml_code code, const char *text, struct kml_err *err)
+static int fail_at(struct yaml_reader *r, yaml_mark_t mark, enum kml_code code, const char *text,
+                   struct kml_err *err)
 {
     return kml_doc_fail(err, code, r->name, mark.line + 1, mark.column + 1, "%s", text);
 }
@@ -34,7 +35,8 @@ static int parser_failed(struct yaml_reader *r, struct kml_err *err)
         return kml_fail(err, KML_NO_MEMORY, "%.200s: no memory to read the document", r->name);
     }
     if (p->error == YAML_READER_ERROR) {
-        return kml_fail(err, KML_INVALID, "%.200s: no UTF-8 text at byte %zu: %s", r->name, p->problem_offset, problem);
+        return kml_fail(err, KML_INVALID, "%.200s: no UTF-8 text at byte %zu: %s", r->name, p->problem_offset,
+                        problem);
     }
     return kml_doc_fail(err, KML_INVALID, r->name, p->problem_mark.line + 1, p->problem_mark.column + 1,
                         "%s%s%s; correct the YAML", p->context != NULL ? p->context : "",
@@ -78,7 +80,8 @@ static int take_key(struct yaml_reader *r, const yaml_event_t *event, struct kml
 {
     const char *text = (const char *)event->data.scalar.value;
     if (kml_node_get(r->open, text) != NULL) {
-        return kml_doc_fail(err, KML_INVALID, r->name, event->start_mark.line + 1, event->start_mark.column + 1,
+        return kml_doc_fail(err, KML_INVALID, r->name, event->start_mark.line + 1,
+                            event->start_mark.column + 1,
                             "the key '%.100s' stands twice in one map; remove one", text);
     }
     r->key = kml_doc_text(text, event->data.scalar.length, err);
@@ -110,14 +113,15 @@ static int take_scalar(struct yaml_reader *r, const yaml_event_t *event, struct 
     return expects_key(r) ? take_key(r, event, err) : take_value(r, event, err);
 }
 
-static int open_container(struct yaml_reader *r, enum kml_node_kind kind, yaml_mark_t mark, struct kml_err *err)
+static int open_container(struct yaml_reader *r, enum kml_node_kind kind, yaml_mark_t mark,
+                          struct kml_err *err)
 {
     if (expects_key(r)) {
         return fail_at(r, mark, KML_INVALID, "a key must be a text, not a list or map", err);
     }
     if (r->depth + 1 >= KML_DOC_MAX_DEPTH) {
-        return kml_doc_fail(err, KML_TOO_LARGE, r->name, mark.line + 1, mark.column + 1, "deeper than %d levels",
-                            KML_DOC_MAX_DEPTH);
+        return kml_doc_fail(err, KML_TOO_LARGE, r->name, mark.line + 1, mark.column + 1,
+                            "deeper than %d levels", KML_DOC_MAX_DEPTH);
     }
     struct kml_err inner = {0};
     struct kml_node *node = kml_node_create(r->doc, kind, &inner);
@@ -142,7 +146,8 @@ static int close_container(struct yaml_reader *r)
 static int open_document(struct yaml_reader *r, yaml_mark_t mark, struct kml_err *err)
 {
     if (r->documents++ > 0) {
-        return fail_at(r, mark, KML_INVALID, "a second document begins here; exactly one is read, so split the file", err);
+        return fail_at(r, mark, KML_INVALID,
+                       "a second document begins here; exactly one is read, so split the file", err);
     }
     return 0;
 }
@@ -163,10 +168,12 @@ static int refuse_decoration(struct yaml_reader *r, const yaml_event_t *event, s
         tag = event->data.mapping_start.tag;
     }
     if (anchor != NULL || event->type == YAML_ALIAS_EVENT) {
-        return fail_at(r, event->start_mark, KML_INVALID, "anchors and aliases are not read; write the value out", err);
+        return fail_at(r, event->start_mark, KML_INVALID,
+                       "anchors and aliases are not read; write the value out", err);
     }
     if (tag != NULL) {
-        return fail_at(r, event->start_mark, KML_INVALID, "tags are not read; put a text in quotes instead", err);
+        return fail_at(r, event->start_mark, KML_INVALID, "tags are not read; put a text in quotes instead",
+                       err);
     }
     return 0;
 }

@@ -8,6 +8,9 @@
 /* Defaults, activity, and the life of a job. */
 
 _Static_assert(sizeof(enum kml_job_model) == sizeof(uint32_t), "enums are read and written as uint32_t");
+_Static_assert(offsetof(struct kml_job, model.hidden_count) ==
+                   offsetof(struct kml_job, model.hidden) + KML_JOB_MAX_LAYERS * sizeof(uint32_t),
+               "the count of a WIDTHS row stands behind its elements");
 
 bool kml_job_is_child(const struct kml_job_field *field, const char *parent_path)
 {
@@ -88,12 +91,27 @@ static void free_text(char **text)
     *text = NULL;
 }
 
+static void default_children(struct kml_job *job, const struct kml_job_field *field)
+{
+    uint32_t count;
+    const struct kml_job_field *rows = kml_job_fields(&count);
+    for (const struct kml_job_field *row = field + 1; row < rows + count; row++) {
+        if (kml_job_is_child(row, field->path)) {
+            kml_job_set_default(job, row);
+        }
+    }
+}
+
 void kml_job_set_default(struct kml_job *job, const struct kml_job_field *field)
 {
     void *target = kml_job_target(job, field);
     switch (field->kind) {
+    case KML_JOB_KIND_MAP:
+        default_children(job, field);
+        break;
     case KML_JOB_KIND_OPTION:
         *(bool *)target = false;
+        default_children(job, field);
         break;
     case KML_JOB_KIND_BOOL:
         *(bool *)target = strcmp(field->fallback, "true") == 0;
@@ -128,26 +146,15 @@ void kml_job_set_default(struct kml_job *job, const struct kml_job_field *field)
     case KML_JOB_KIND_TEMPLATE:
         kml_job_template_finish(target);
         break;
-    case KML_JOB_KIND_MAP:
     case KML_JOB_KIND_FIXED:
     case KML_JOB_KIND_IGNORED:
         break;
     }
-    if (field->kind != KML_JOB_KIND_MAP && field->kind != KML_JOB_KIND_OPTION) {
-        return;
-    }
-    uint32_t count;
-    const struct kml_job_field *rows = kml_job_fields(&count);
-    for (const struct kml_job_field *row = field + 1; row < rows + count; row++) {
-        if (kml_job_is_child(row, field->path)) {
-            kml_job_set_default(job, row);
-        }
-    }
 }
 
-void kml_job_init(struct kml_job *job)
+/* What stands at the top, and through it every row. */
+static void set_all_defaults(struct kml_job *job)
 {
-    *job = (struct kml_job){0};
     uint32_t count;
     const struct kml_job_field *rows = kml_job_fields(&count);
     KML_BUG_ON(count > KML_JOB_MAX_ROWS);
@@ -158,16 +165,16 @@ void kml_job_init(struct kml_job *job)
     }
 }
 
+void kml_job_init(struct kml_job *job)
+{
+    *job = (struct kml_job){0};
+    set_all_defaults(job);
+}
+
 /* The defaults own no memory, so going back to them frees everything. */
 void kml_job_finish(struct kml_job *job)
 {
-    uint32_t count;
-    const struct kml_job_field *rows = kml_job_fields(&count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (strchr(rows[i].path, '.') == NULL) {
-            kml_job_set_default(job, &rows[i]);
-        }
-    }
+    set_all_defaults(job);
 }
 
 void kml_job_file_finish(struct kml_job_file *f)

@@ -13,10 +13,11 @@
  * A KunalJob, read from its manifest: every field with its default filled in and every rule checked.
  *
  * A field is honoured or refused, never silently ignored:
- *   - an unknown field, a wrong type, a value out of range, a pair of fields that cannot work together: a problem;
+ *   - an unknown field, a wrong type, a value out of range, a pair of fields that cannot work together: a
+ * problem;
  *   - what is valid but not built yet: a problem, KML_UNSUPPORTED, "not supported yet";
- *   - what belongs to a mode, strategy or kind that is not chosen is checked, named in a note, and then holds its
- *     default here, as if it had not been written;
+ *   - what belongs to a mode, strategy or kind that is not chosen is checked, named in a note, and then holds
+ * its default here, as if it had not been written;
  *   - what only a cluster can use is named in a note when the driver is LOCAL, and kept.
  *
  * The fields, their defaults and limits are one table (table.h); reading, writing and checking all walk it.
@@ -27,13 +28,14 @@
 #define KML_JOB_MAX_LAYERS 8
 #define KML_JOB_MAX_PROBLEMS 20
 #define KML_JOB_MAX_NOTES 64
-#define KML_JOB_NAME_MAX 50 /* letters of metadata.name, so that <job>-worker-<index> fits into a DNS label */
+#define KML_JOB_NAME_MAX 50 /* letters of metadata.name, so that <job>-worker-<index> fits into a DNS label  \
+                             */
 
 struct kml_job_file {
-    char *file;            /* name under storageUri; NULL: found by itself */
-    char *label_column;    /* name of the column in the header line; NULL: see label_index */
-    uint32_t label_index;  /* 0-based column; KML_JOB_AUTO: the reader's own choice */
-    double fraction;       /* validation only: this part of train, cut by seed; 0: none */
+    char *file;           /* name under storageUri; NULL: found by itself */
+    char *label_column;   /* name of the column in the header line; NULL: see label_index */
+    uint32_t label_index; /* 0-based column; KML_JOB_AUTO: the reader's own choice */
+    double fraction;      /* validation only: this part of train, cut by seed; 0: none */
 };
 
 struct kml_job_env {
@@ -41,7 +43,8 @@ struct kml_job_env {
     char *value; /* NULL: valueFrom, which only a cluster can resolve */
 };
 
-/* A pod template: opaque JSON for the operator; its main container (called "kunal", else the first) read out. */
+/* A pod template: opaque JSON for the operator; its main container (called "kunal", else the first) read out.
+ */
 struct kml_job_template {
     char *json; /* NULL: no template; all below is then empty */
     char *image;
@@ -64,15 +67,15 @@ struct kml_job {
     char *name;
     char *namespace; /* NULL: the driver's */
     char *uid;
-    char *labels;    /* JSON map, NULL: none */
+    char *labels; /* JSON map, NULL: none */
 
     struct {
         enum kml_job_model kind;
         uint32_t hidden[KML_JOB_MAX_LAYERS]; /* widths */
         uint32_t hidden_count;               /* 0 unless MLP */
         enum kml_job_activation activation;
-        char *layers;                        /* JSON list, CNN; later */
-        char *initial_uri;                   /* NULL: seeded values */
+        char *layers;      /* JSON list, CNN; later */
+        char *initial_uri; /* NULL: seeded values */
         uint32_t seed;
     } model;
 
@@ -103,7 +106,8 @@ struct kml_job {
             bool on;
             enum kml_job_metric metric;
             double value;
-            uint32_t patience_epochs; /* 0: wait for the target for ever; else stop after so many without progress */
+            uint32_t patience_epochs; /* 0: wait for the target for ever; else stop after so many without
+                                         progress */
         } target;
         struct {
             uint32_t every_epochs;
@@ -149,7 +153,7 @@ struct kml_job {
         uint32_t dwell_windows, cool_down_windows;
         enum kml_job_coding scheme;
         uint32_t stragglers; /* 0..4 or KML_JOB_AUTO */
-    } grouping; /* mode Hybrid */
+    } grouping;              /* mode Hybrid */
 
     struct {
         char *uri;        /* NULL: the driver's own place */
@@ -177,7 +181,7 @@ struct kml_job {
     struct {
         bool on;
         uint32_t min_replicas, max_replicas; /* 0: not given */
-    } elastic; /* later */
+    } elastic;                               /* later */
 
     enum kml_job_scope restart_scope;
     struct kml_job_replica ps, worker;
@@ -185,18 +189,19 @@ struct kml_job {
 };
 
 /*
- * Who reads. CLUSTER: the operator. LOCAL: `kunal run`. PROCESS: kunal-ps and kunal-worker, which read the normalised
- * manifest that a driver wrote, add no defaults of a driver and take any URI.
+ * Who reads. CLUSTER: the operator. LOCAL: `kunal run`. PROCESS: kunal-ps and kunal-worker, which read the
+ * normalised manifest that a driver wrote, add no defaults of a driver and take any URI.
  */
 enum kml_job_driver { KML_JOB_CLUSTER, KML_JOB_LOCAL, KML_JOB_PROCESS };
 
-/* What reading had to say, one line each: "job.yaml:3:7: spec.model.kind: what; what to do". NULL where unwanted. */
+/* What reading had to say, one line each: "job.yaml:3:7: spec.model.kind: what; what to do". NULL where
+ * unwanted. */
 struct kml_job_notes {
     char *note[KML_JOB_MAX_NOTES];       /* inactive fields, clamps, fields that only a cluster uses */
     char *problem[KML_JOB_MAX_PROBLEMS]; /* in the order of the table, then the rules between fields */
     uint32_t notes;
     uint32_t problems;
-    uint32_t problems_left_out;          /* found, but more than KML_JOB_MAX_PROBLEMS */
+    uint32_t problems_left_out; /* found, but more than KML_JOB_MAX_PROBLEMS */
 };
 
 void kml_job_notes_init(struct kml_job_notes *notes);
@@ -206,31 +211,33 @@ void kml_job_init(struct kml_job *job); /* all defaults that do not depend on th
 void kml_job_finish(struct kml_job *job);
 
 /*
- * Reads, completes and checks. `job` is initialised and fresh. On failure `err` is the first problem and `job` holds
- * nothing of use, but may be finished. KML_INVALID, KML_UNSUPPORTED, KML_NO_MEMORY.
+ * Reads, completes and checks. `job` is initialised and fresh. On failure `err` is the first problem and
+ * `job` holds nothing of use, but may be finished. KML_INVALID, KML_UNSUPPORTED, KML_NO_MEMORY.
  */
 int kml_job_read(struct kml_job *job, const struct kml_doc *doc, enum kml_job_driver driver,
                  struct kml_job_notes *notes, struct kml_err *err) KML_MUST_CHECK;
 
-/* The whole way: bytes or a file (YAML or JSON), then the overrides ("spec.x.y=value", as behind --set), then kml_job_read. */
+/* The whole way: bytes or a file (YAML or JSON), then the overrides ("spec.x.y=value", as behind --set), then
+ * kml_job_read. */
 int kml_job_load(struct kml_job *job, const char *name, struct kml_view text, const char *const *overrides,
                  uint32_t override_count, enum kml_job_driver driver, struct kml_job_notes *notes,
                  struct kml_err *err) KML_MUST_CHECK;
-int kml_job_load_file(struct kml_job *job, const char *path, const char *const *overrides, uint32_t override_count,
-                      enum kml_job_driver driver, struct kml_job_notes *notes, struct kml_err *err) KML_MUST_CHECK;
+int kml_job_load_file(struct kml_job *job, const char *path, const char *const *overrides,
+                      uint32_t override_count, enum kml_job_driver driver, struct kml_job_notes *notes,
+                      struct kml_err *err) KML_MUST_CHECK;
 
 /*
- * Appends the normalised manifest as one line of JSON: every active field with its value, in the order of the table.
- * Reading it back with PROCESS gives an equal job and no notes; the same job gives the same bytes.
+ * Appends the normalised manifest as one line of JSON: every active field with its value, in the order of the
+ * table. Reading it back with PROCESS gives an equal job and no notes; the same job gives the same bytes.
  */
 int kml_job_to_json(const struct kml_job *job, struct kml_buf *out, struct kml_err *err) KML_MUST_CHECK;
 
 bool kml_job_equal(const struct kml_job *a, const struct kml_job *b);
 
 /*
- * LSP's effective l for `workers` (1..) live workers: the written limit clamped to them, or for auto the divisor of m
- * nearest to m/2, the smaller on a tie; for an odd prime m, ceil(m/2).
- * BSP and Hybrid: m. ASP and SSP: 1.
+ * LSP's effective l for `workers` (1..) live workers: the written limit clamped to them, or for auto the
+ * divisor of m nearest to m/2, the smaller on a tie; for an odd prime m, ceil(m/2). BSP and Hybrid: m. ASP
+ * and SSP: 1.
  */
 uint32_t kml_job_limit(const struct kml_job *job, uint32_t workers);
 

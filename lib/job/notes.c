@@ -34,7 +34,8 @@ static struct kml_err make_line(const struct kml_job_reader *r, const struct kml
     if (where != NULL) {
         kml_node_place(r->doc, where, of_key, place);
     }
-    kml_fail(&line, code, "%s%s%s%s%s", place, place[0] != '\0' ? ": " : "", path, path[0] != '\0' ? ": " : "", text);
+    kml_fail(&line, code, "%s%s%s%s%s", place, place[0] != '\0' ? ": " : "", path,
+             path[0] != '\0' ? ": " : "", text);
     return line;
 }
 
@@ -70,7 +71,8 @@ void kml_job_problem(struct kml_job_reader *r, const struct kml_node *node, bool
     }
 }
 
-void kml_job_note(struct kml_job_reader *r, const struct kml_node *node, const char *path, const char *format, ...)
+void kml_job_note(struct kml_job_reader *r, const struct kml_node *node, const char *path, const char *format,
+                  ...)
 {
     if (r->notes == NULL || r->driver == KML_JOB_PROCESS || r->notes->notes >= KML_JOB_MAX_NOTES) {
         return;

@@ -12,8 +12,9 @@ static const struct scheme {
     const char *prefix;
     uint32_t bit;
 } schemes[] = {
-    {"file://", KML_JOB_SCHEME_FILE},   {"pvc://", KML_JOB_SCHEME_PVC},   {"configmap://", KML_JOB_SCHEME_CONFIGMAP},
-    {"https://", KML_JOB_SCHEME_HTTP}, {"http://", KML_JOB_SCHEME_HTTP}, {"s3://", KML_JOB_SCHEME_S3},
+    {"file://", KML_JOB_SCHEME_FILE},           {"pvc://", KML_JOB_SCHEME_PVC},
+    {"configmap://", KML_JOB_SCHEME_CONFIGMAP}, {"https://", KML_JOB_SCHEME_HTTP},
+    {"http://", KML_JOB_SCHEME_HTTP},           {"s3://", KML_JOB_SCHEME_S3},
 };
 
 static const struct scheme *scheme_of(const char *uri)
@@ -54,7 +55,8 @@ static const char *fault_of(const struct scheme *scheme, const char *rest)
         return "it holds a control character; remove it";
     }
     if (scheme->bit == KML_JOB_SCHEME_FILE) {
-        return rest[0] == '/' ? NULL : "the path is not absolute; write three slashes, as in file:///data/mnist";
+        return rest[0] == '/' ? NULL
+                              : "the path is not absolute; write three slashes, as in file:///data/mnist";
     }
     if (rest[0] == '/' || rest[0] == '\0') {
         return "the name behind // is missing; write it, as in pvc://claim/folder";
@@ -68,8 +70,9 @@ static const char *legal_list(const struct kml_job_reader *r, const struct kml_j
     if (r->driver == KML_JOB_LOCAL || (field->schemes & KML_JOB_SCHEME_PVC) == 0) {
         return "file:///folder";
     }
-    return (field->schemes & KML_JOB_SCHEME_CONFIGMAP) != 0 ? "file:///folder, pvc://claim/folder or configmap://name"
-                                                            : "file:///folder or pvc://claim/folder";
+    return (field->schemes & KML_JOB_SCHEME_CONFIGMAP) != 0
+               ? "file:///folder, pvc://claim/folder or configmap://name"
+               : "file:///folder or pvc://claim/folder";
 }
 
 static int check_uri(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
@@ -80,13 +83,13 @@ static int check_uri(struct kml_job_reader *r, const struct kml_job_field *field
     const uint32_t later = KML_JOB_SCHEME_HTTP | KML_JOB_SCHEME_S3;
     const char *legal = legal_list(r, field);
     if (scheme == NULL || (field->schemes & scheme->bit) == 0) {
-        kml_job_problem(r, node, false, field->path, KML_INVALID, "'%.120s' has no scheme that is read here; write %s",
-                        uri, legal);
+        kml_job_problem(r, node, false, field->path, KML_INVALID,
+                        "'%.120s' has no scheme that is read here; write %s", uri, legal);
         return -1;
     }
     if ((scheme->bit & later) != 0) {
-        kml_job_problem(r, node, false, field->path, KML_UNSUPPORTED, "'%.120s': %s is not supported yet; write %s",
-                        uri, scheme->prefix, legal);
+        kml_job_problem(r, node, false, field->path, KML_UNSUPPORTED,
+                        "'%.120s': %s is not supported yet; write %s", uri, scheme->prefix, legal);
         return -1;
     }
     if (r->driver == KML_JOB_LOCAL && (scheme->bit & only_cluster) != 0) {
@@ -102,7 +105,8 @@ static int check_uri(struct kml_job_reader *r, const struct kml_job_field *field
     return 0;
 }
 
-static int not_a_text(struct kml_job_reader *r, const struct kml_node *node, const char *path, const char *wanted)
+static int not_a_text(struct kml_job_reader *r, const struct kml_node *node, const char *path,
+                      const char *wanted)
 {
     char what[96];
     kml_job_describe(node, what);
@@ -128,8 +132,8 @@ int kml_job_read_uri(struct kml_job_reader *r, const struct kml_job_field *field
     return 0;
 }
 
-static int read_file_name(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                          struct kml_job_file *file)
+static int read_file_name(struct kml_job_reader *r, const struct kml_job_field *field,
+                          const struct kml_node *node, struct kml_job_file *file)
 {
     char path[KML_DOC_PATH];
     kml_node_path(node, path);
@@ -141,15 +145,16 @@ static int read_file_name(struct kml_job_reader *r, const struct kml_job_field *
     }
     if (node->text[0] == '\0' || node->text[0] == '/' || climbs(node->text) || has_control(node->text)) {
         kml_job_problem(r, node, false, path, KML_INVALID,
-                        "'%.120s' is no file below storageUri; write a relative name without '..'", node->text);
+                        "'%.120s' is no file below storageUri; write a relative name without '..'",
+                        node->text);
         return -1;
     }
     file->file = kml_job_text(r, field, node);
     return file->file == NULL ? -1 : 0;
 }
 
-static int read_label(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                      struct kml_job_file *file)
+static int read_label(struct kml_job_reader *r, const struct kml_job_field *field,
+                      const struct kml_node *node, struct kml_job_file *file)
 {
     if (node->kind == KML_NODE_TEXT && node->text[0] != '\0') {
         file->label_column = kml_job_text(r, field, node);
@@ -161,13 +166,14 @@ static int read_label(struct kml_job_reader *r, const struct kml_job_field *fiel
     }
     char path[KML_DOC_PATH];
     kml_node_path(node, path);
-    kml_job_problem(r, node, false, path, KML_INVALID,
-                    "this is no column; write the name from the header line, or the place of the column, 0 first");
+    kml_job_problem(
+        r, node, false, path, KML_INVALID,
+        "this is no column; write the name from the header line, or the place of the column, 0 first");
     return -1;
 }
 
-static int read_fraction(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                         struct kml_job_file *file)
+static int read_fraction(struct kml_job_reader *r, const struct kml_job_field *field,
+                         const struct kml_node *node, struct kml_job_file *file)
 {
     double part = kml_node_number(node);
     if (!field->fraction) {
@@ -182,8 +188,8 @@ static int read_fraction(struct kml_job_reader *r, const struct kml_job_field *f
     return 0;
 }
 
-static int read_file_map(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                         struct kml_job_file *file)
+static int read_file_map(struct kml_job_reader *r, const struct kml_job_field *field,
+                         const struct kml_node *node, struct kml_job_file *file)
 {
     static const char *const names[] = {"file", "labelColumn"};
     int result = 0;
@@ -194,18 +200,20 @@ static int read_file_map(struct kml_job_reader *r, const struct kml_job_field *f
         if (strcmp(child->key, "file") != 0 && strcmp(child->key, "labelColumn") != 0) {
             const char *near = kml_job_suggest(child->key, names, KML_COUNT(names));
             kml_job_problem(r, child, true, path, KML_INVALID, "unknown field; %s%s%s",
-                            near != NULL ? "did you mean '" : "write file or labelColumn", near != NULL ? near : "",
-                            near != NULL ? "'?" : "");
+                            near != NULL ? "did you mean '" : "write file or labelColumn",
+                            near != NULL ? near : "", near != NULL ? "'?" : "");
             result = -1;
         } else if (child->kind != KML_NODE_NULL) {
-            int one = child->key[0] == 'f' ? read_file_name(r, field, child, file) : read_label(r, field, child, file);
+            int one = child->key[0] == 'f' ? read_file_name(r, field, child, file)
+                                           : read_label(r, field, child, file);
             result = one != 0 ? -1 : result;
         }
     }
     return result;
 }
 
-int kml_job_read_file(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+int kml_job_read_file(struct kml_job_reader *r, const struct kml_job_field *field,
+                      const struct kml_node *node)
 {
     struct kml_job_file *file = kml_job_target(r->job, field);
     int result;

@@ -9,8 +9,8 @@
 #include "job/internal.h"
 
 /*
- * Reading walks the table, not the document: a map's children are first matched against its rows, then the rows are
- * read in the table's order, so that whatever a row's activity depends on has been read before it.
+ * Reading walks the table, not the document: a map's children are first matched against its rows, then the
+ * rows are read in the table's order, so that whatever a row's activity depends on has been read before it.
  */
 
 static void read_map(struct kml_job_reader *r, const char *path, const struct kml_node *node,
@@ -39,7 +39,8 @@ static void unknown_field(struct kml_job_reader *r, const char *parent, const st
     for (uint32_t i = 0; i < count; i++) {
         if (kml_job_is_child(&rows[i], parent) && rows[i].kind != KML_JOB_KIND_IGNORED) {
             names[known] = kml_job_field_key(&rows[i]);
-            int more = snprintf(list + used, sizeof(list) - used, "%s%s", known > 0 ? ", " : "", names[known]);
+            int more =
+                snprintf(list + used, sizeof(list) - used, "%s%s", known > 0 ? ", " : "", names[known]);
             used += more > 0 ? (size_t)more : 0;
             used = used >= sizeof(list) ? sizeof(list) - 1 : used;
             known++;
@@ -51,20 +52,22 @@ static void unknown_field(struct kml_job_reader *r, const char *parent, const st
     if (near != NULL) {
         kml_job_problem(r, child, true, path, KML_INVALID, "unknown field; did you mean '%s'?", near);
     } else {
-        kml_job_problem(r, child, true, path, KML_INVALID, "unknown field; remove it, or write one of %s", list);
+        kml_job_problem(r, child, true, path, KML_INVALID, "unknown field; remove it, or write one of %s",
+                        list);
     }
 }
 
 /* "SSP" or "WLBS, AutoWLBS", and what is chosen instead. */
-static void note_inactive(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+static void note_inactive(struct kml_job_reader *r, const struct kml_job_field *field,
+                          const struct kml_node *node)
 {
     const struct kml_job_field *selector = kml_job_field_of(field->when);
     char list[256];
     kml_job_value_list(selector, field->when_mask, true, list, sizeof(list));
     uint32_t value;
     memcpy(&value, kml_job_target(r->job, selector), sizeof(value));
-    kml_job_note(r, node, field->path, "belongs to %s %s, and that is %s; it is not used", selector->path, list,
-                 selector->values[value].name);
+    kml_job_note(r, node, field->path, "belongs to %s %s, and that is %s; it is not used", selector->path,
+                 list, selector->values[value].name);
 }
 
 static void missing(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *above)
@@ -73,15 +76,15 @@ static void missing(struct kml_job_reader *r, const struct kml_job_field *field,
         kml_job_problem(r, above, false, field->path, KML_INVALID, "required, but missing; write %s: %s",
                         kml_job_field_key(field), field->fallback);
     } else if (field->when != NULL) {
-        kml_job_problem(r, above, false, field->path, KML_INVALID, "required with this %s, but missing; write it",
-                        field->when);
+        kml_job_problem(r, above, false, field->path, KML_INVALID,
+                        "required with this %s, but missing; write it", field->when);
     } else if (field->kind != KML_JOB_KIND_MAP) { /* a map's own required children complain */
         kml_job_problem(r, above, false, field->path, KML_INVALID, "required, but missing; write it");
     }
 }
 
-static void read_container(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                           const struct kml_node *above, bool active)
+static void read_container(struct kml_job_reader *r, const struct kml_job_field *field,
+                           const struct kml_node *node, const struct kml_node *above, bool active)
 {
     if (node != NULL && node->kind != KML_NODE_MAP) {
         char what[96];
@@ -177,8 +180,9 @@ int kml_job_read(struct kml_job *job, const struct kml_doc *doc, enum kml_job_dr
     return r.problems > 0 ? -1 : 0;
 }
 
-static int finish_load(struct kml_job *job, struct kml_doc *doc, const char *const *overrides, uint32_t override_count,
-                       enum kml_job_driver driver, struct kml_job_notes *notes, struct kml_err *err)
+static int finish_load(struct kml_job *job, struct kml_doc *doc, const char *const *overrides,
+                       uint32_t override_count, enum kml_job_driver driver, struct kml_job_notes *notes,
+                       struct kml_err *err)
 {
     for (uint32_t i = 0; i < override_count; i++) {
         if (kml_doc_assign(doc, overrides[i], err) != 0) {
@@ -188,7 +192,8 @@ static int finish_load(struct kml_job *job, struct kml_doc *doc, const char *con
     return kml_job_read(job, doc, driver, notes, err);
 }
 
-/* A document that cannot be read at all is a problem like any other, so that a list of problems is never empty. */
+/* A document that cannot be read at all is a problem like any other, so that a list of problems is never
+ * empty. */
 static int unreadable(struct kml_job_notes *notes, const struct kml_err *why, struct kml_err *err)
 {
     if (notes != NULL && notes->problems == 0) {
@@ -198,7 +203,8 @@ static int unreadable(struct kml_job_notes *notes, const struct kml_err *why, st
 }
 
 int kml_job_load(struct kml_job *job, const char *name, struct kml_view text, const char *const *overrides,
-                 uint32_t override_count, enum kml_job_driver driver, struct kml_job_notes *notes, struct kml_err *err)
+                 uint32_t override_count, enum kml_job_driver driver, struct kml_job_notes *notes,
+                 struct kml_err *err)
 {
     struct kml_doc doc;
     struct kml_err why = {0};
@@ -211,8 +217,9 @@ int kml_job_load(struct kml_job *job, const char *name, struct kml_view text, co
     return result == 0 ? 0 : unreadable(notes, &why, err);
 }
 
-int kml_job_load_file(struct kml_job *job, const char *path, const char *const *overrides, uint32_t override_count,
-                      enum kml_job_driver driver, struct kml_job_notes *notes, struct kml_err *err)
+int kml_job_load_file(struct kml_job *job, const char *path, const char *const *overrides,
+                      uint32_t override_count, enum kml_job_driver driver, struct kml_job_notes *notes,
+                      struct kml_err *err)
 {
     struct kml_buf text;
     kml_buf_init(&text, KML_DOC_MAX_BYTES);

@@ -63,8 +63,9 @@ static int read_index(uint32_t *out, struct kml_err *err)
 int kml_start_read(enum kml_start_role role, struct kml_start *out, struct kml_err *err)
 {
     *out = (struct kml_start){.role = role, .speed = 1};
-    if (read_role(role, err) < 0 || read_index(&out->index, err) < 0 || needed("KUNAL_JOB_UID", &out->uid, err) < 0 ||
-        needed("KUNAL_JOB", &out->job, err) < 0 || positive("KUNAL_PACE_NS", 0, &out->pace_ns, err) < 0 ||
+    if (read_role(role, err) < 0 || read_index(&out->index, err) < 0 ||
+        needed("KUNAL_JOB_UID", &out->uid, err) < 0 || needed("KUNAL_JOB", &out->job, err) < 0 ||
+        positive("KUNAL_PACE_NS", 0, &out->pace_ns, err) < 0 ||
         positive("KUNAL_SPEED", 1, &out->speed, err) < 0) {
         return -1;
     }
@@ -85,6 +86,8 @@ int kml_start_read(enum kml_start_role role, struct kml_start *out, struct kml_e
     out->advertise = value_of("KUNAL_ADVERTISE");
     out->output = value_of("KUNAL_OUTPUT");
     out->profile = value_of("KUNAL_PROFILE");
+    const char *shared = value_of("KUNAL_SHARED");
+    out->shared = shared != NULL && strcmp(shared, "1") == 0;
     const char *log = value_of("KUNAL_LOG");
     out->log_text = log != NULL && strcmp(log, "text") == 0;
     return 0;

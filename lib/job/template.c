@@ -27,8 +27,8 @@ static int refuse(const struct reading *t, const struct kml_node *node, const ch
 }
 
 /* A child that must be of `kind` when it is there; *found is NULL when it is not. */
-static int typed_child(const struct reading *t, const struct kml_node *map, const char *key, enum kml_node_kind kind,
-                       const struct kml_node **found)
+static int typed_child(const struct reading *t, const struct kml_node *map, const char *key,
+                       enum kml_node_kind kind, const struct kml_node **found)
 {
     const struct kml_node *child = kml_node_get(map, key);
     *found = NULL;
@@ -53,8 +53,8 @@ static int copy_text(const struct reading *t, const struct kml_node *node, char 
 }
 
 /* command or args: a list of texts. `count` follows what is owned, so a failure on the way leaks nothing. */
-static int read_words(const struct reading *t, const struct kml_node *container, const char *key, char ***list,
-                      uint32_t *count)
+static int read_words(const struct reading *t, const struct kml_node *container, const char *key,
+                      char ***list, uint32_t *count)
 {
     const struct kml_node *node;
     if (typed_child(t, container, key, KML_NODE_LIST, &node) != 0) {
@@ -115,7 +115,8 @@ static int read_env_pair(const struct reading *t, const struct kml_node *pair)
     } else if (t->r->driver == KML_JOB_LOCAL) {
         char path[KML_DOC_PATH];
         kml_node_path(from, path);
-        kml_job_note(t->r, from, path, "only a cluster can resolve it; `kunal run` does not set this variable");
+        kml_job_note(t->r, from, path,
+                     "only a cluster can resolve it; `kunal run` does not set this variable");
     }
     return 0;
 }
@@ -181,7 +182,8 @@ static void add_name(struct name_list *names, const char *name)
     names->size = names->size >= sizeof(names->text) ? sizeof(names->text) - 1 : names->size;
 }
 
-static void add_others(struct name_list *names, const struct kml_node *map, const char *const *used, size_t count)
+static void add_others(struct name_list *names, const struct kml_node *map, const char *const *used,
+                       size_t count)
 {
     for (uint32_t i = 0; map != NULL && i < map->count; i++) {
         bool is_used = false;
@@ -201,7 +203,8 @@ static void note_unused(const struct reading *t, const struct kml_node *node, co
     static const char *const of_pod[] = {"spec"};
     static const char *const of_spec[] = {"containers"};
     static const char *const of_any[] = {"name", "env", "command", "args"};
-    bool starts = t->r->job->model.kind == KML_JOB_MODEL_CUSTOM && t->field->offset == offsetof(struct kml_job, worker.template);
+    bool starts = t->r->job->model.kind == KML_JOB_MODEL_CUSTOM &&
+                  t->field->offset == offsetof(struct kml_job, worker.template);
     struct name_list names = {.size = 0};
     add_others(&names, node, of_pod, KML_COUNT(of_pod));
     add_others(&names, spec, of_spec, KML_COUNT(of_spec));
@@ -210,12 +213,13 @@ static void note_unused(const struct reading *t, const struct kml_node *node, co
         add_name(&names, "further containers");
     }
     if (names.size > 0 && t->r->driver == KML_JOB_LOCAL) {
-        kml_job_note(t->r, node, t->field->path, "`kunal run` starts processes, not pods, and does not use: %s",
-                     names.text);
+        kml_job_note(t->r, node, t->field->path,
+                     "`kunal run` starts processes, not pods, and does not use: %s", names.text);
     }
 }
 
-int kml_job_read_template(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+int kml_job_read_template(struct kml_job_reader *r, const struct kml_job_field *field,
+                          const struct kml_node *node)
 {
     struct reading t = {.r = r, .field = field, .out = kml_job_target(r->job, field)};
     const struct kml_node *spec;

@@ -10,14 +10,16 @@
 
 /* Reading one value of each kind of row. */
 
-#define MAX_JSON ((size_t)1 << 20) /* of one opaque sub-tree: what an object of the API server may hold at most */
+#define MAX_JSON                                                                                             \
+    ((size_t)1 << 20) /* of one opaque sub-tree: what an object of the API server may hold at most */
 
 char *kml_job_text(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
 {
     size_t size = strlen(node->text) + 1;
     char *copy = kml_try_alloc(size);
     if (copy == NULL) {
-        kml_job_problem(r, node, false, field->path, KML_NO_MEMORY, "no memory for a text of %zu bytes", size);
+        kml_job_problem(r, node, false, field->path, KML_NO_MEMORY, "no memory for a text of %zu bytes",
+                        size);
         return NULL;
     }
     memcpy(copy, node->text, size);
@@ -63,8 +65,8 @@ void kml_job_describe(const struct kml_node *node, char out[96])
     }
 }
 
-static int wrong_type(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                      const char *path, const char *wanted)
+static int wrong_type(struct kml_job_reader *r, const struct kml_job_field *field,
+                      const struct kml_node *node, const char *path, const char *wanted)
 {
     char what[96];
     kml_job_describe(node, what);
@@ -83,8 +85,8 @@ static void put_bound(double bound, char out[KML_JSON_REAL])
     }
 }
 
-static int check_range(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                       const char *path)
+static int check_range(struct kml_job_reader *r, const struct kml_job_field *field,
+                       const struct kml_node *node, const char *path)
 {
     double number = kml_node_number(node);
     bool low = field->above_min ? number <= field->min : number < field->min;
@@ -97,13 +99,15 @@ static int check_range(struct kml_job_reader *r, const struct kml_job_field *fie
     put_bound(field->min, min);
     put_bound(field->max, max);
     kml_job_problem(r, node, false, path, KML_INVALID, "%s is out of range; write %s %s and %s %s%s", what,
-                    field->above_min ? "more than" : "at least", min, field->below_max ? "less than" : "at most", max,
+                    field->above_min ? "more than" : "at least", min,
+                    field->below_max ? "less than" : "at most", max,
                     field->kind == KML_JOB_KIND_U32_AUTO ? ", or auto" : "");
     kml_job_mark_bad(r, field);
     return -1;
 }
 
-static int read_integer(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+static int read_integer(struct kml_job_reader *r, const struct kml_job_field *field,
+                        const struct kml_node *node)
 {
     bool may_auto = field->kind == KML_JOB_KIND_U32_AUTO;
     if (may_auto && node->kind == KML_NODE_TEXT && strcmp(node->text, "auto") == 0) {
@@ -146,8 +150,8 @@ static int read_bool(struct kml_job_reader *r, const struct kml_job_field *field
     return 0;
 }
 
-static int unknown_value(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                         const char *path)
+static int unknown_value(struct kml_job_reader *r, const struct kml_job_field *field,
+                         const struct kml_node *node, const char *path)
 {
     const char *names[32];
     KML_BUG_ON(field->value_count > KML_COUNT(names));
@@ -157,15 +161,16 @@ static int unknown_value(struct kml_job_reader *r, const struct kml_job_field *f
     char list[256];
     kml_job_value_list(field, UINT32_MAX, false, list, sizeof(list));
     const char *near = kml_job_suggest(node->text, names, field->value_count);
-    kml_job_problem(r, node, false, path, KML_INVALID, "'%.64s' is not known; write one of %s%s%s%s", node->text, list,
-                    near != NULL ? " (did you mean " : "", near != NULL ? near : "", near != NULL ? "?)" : "");
+    kml_job_problem(r, node, false, path, KML_INVALID, "'%.64s' is not known; write one of %s%s%s%s",
+                    node->text, list, near != NULL ? " (did you mean " : "", near != NULL ? near : "",
+                    near != NULL ? "?)" : "");
     kml_job_mark_bad(r, field);
     return -1;
 }
 
 /* The index of the value, or -1 after a problem. */
-static int find_value(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node,
-                      const char *path)
+static int find_value(struct kml_job_reader *r, const struct kml_job_field *field,
+                      const struct kml_node *node, const char *path)
 {
     char list[256];
     kml_job_value_list(field, UINT32_MAX, false, list, sizeof(list));
@@ -198,14 +203,16 @@ static int read_enum(struct kml_job_reader *r, const struct kml_job_field *field
     return 0;
 }
 
-static int read_fixed(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+static int read_fixed(struct kml_job_reader *r, const struct kml_job_field *field,
+                      const struct kml_node *node)
 {
     if (node->kind == KML_NODE_TEXT && strcmp(node->text, field->fallback) == 0) {
         return 0;
     }
     char what[96];
     kml_job_describe(node, what);
-    kml_job_problem(r, node, false, field->path, KML_INVALID, "%s is not known; write %s", what, field->fallback);
+    kml_job_problem(r, node, false, field->path, KML_INVALID, "%s is not known; write %s", what,
+                    field->fallback);
     return -1;
 }
 
@@ -227,9 +234,10 @@ static int read_text(struct kml_job_reader *r, const struct kml_job_field *field
     }
     size_t max = (size_t)field->max;
     if (field->kind == KML_JOB_KIND_NAME && !kml_job_is_label(node->text, max, max == 63)) {
-        kml_job_problem(r, node, false, field->path, KML_INVALID,
-                        "'%.80s' is no DNS label; write at most %zu of a-z, 0-9 and -, a letter first, no - last",
-                        node->text, max);
+        kml_job_problem(
+            r, node, false, field->path, KML_INVALID,
+            "'%.80s' is no DNS label; write at most %zu of a-z, 0-9 and -, a letter first, no - last",
+            node->text, max);
         return -1;
     }
     char *text = kml_job_text(r, field, node);
@@ -258,14 +266,15 @@ static int read_json(struct kml_job_reader *r, const struct kml_job_field *field
     return 0;
 }
 
-static int read_widths(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+static int read_widths(struct kml_job_reader *r, const struct kml_job_field *field,
+                       const struct kml_node *node)
 {
     if (node->kind != KML_NODE_LIST) {
         return wrong_type(r, field, node, field->path, "a list of widths such as [128]");
     }
     if (node->count == 0 || node->count > KML_JOB_MAX_LAYERS) {
-        kml_job_problem(r, node, false, field->path, KML_INVALID, "%" PRIu32 " widths stand here; write 1 to %d",
-                        node->count, KML_JOB_MAX_LAYERS);
+        kml_job_problem(r, node, false, field->path, KML_INVALID,
+                        "%" PRIu32 " widths stand here; write 1 to %d", node->count, KML_JOB_MAX_LAYERS);
         return -1;
     }
     uint32_t *width = kml_job_target(r->job, field);
@@ -286,7 +295,8 @@ static int read_widths(struct kml_job_reader *r, const struct kml_job_field *fie
     return result;
 }
 
-static int read_outputs(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+static int read_outputs(struct kml_job_reader *r, const struct kml_job_field *field,
+                        const struct kml_node *node)
 {
     if (node->kind != KML_NODE_LIST || node->count == 0) {
         return wrong_type(r, field, node, field->path, "a list such as [Safetensors]");
@@ -313,7 +323,8 @@ static int read_outputs(struct kml_job_reader *r, const struct kml_job_field *fi
     return result;
 }
 
-int kml_job_read_value(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
+int kml_job_read_value(struct kml_job_reader *r, const struct kml_job_field *field,
+                       const struct kml_node *node)
 {
     switch (field->kind) {
     case KML_JOB_KIND_FIXED:

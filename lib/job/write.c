@@ -11,7 +11,8 @@
 
 static bool is_default_file(const struct kml_job_file *file)
 {
-    return file->file == NULL && file->label_column == NULL && file->label_index == KML_JOB_AUTO && file->fraction == 0;
+    return file->file == NULL && file->label_column == NULL && file->label_index == KML_JOB_AUTO &&
+           file->fraction == 0;
 }
 
 static void write_file(struct kml_json *w, const char *key, const struct kml_job_file *file)
@@ -87,21 +88,41 @@ static void write_number(struct kml_json *w, const struct kml_job_field *field, 
 
 static void write_children(struct kml_json *w, const struct kml_job *job, const char *path);
 
+static void write_map(struct kml_json *w, const struct kml_job *job, const struct kml_job_field *field)
+{
+    kml_json_map(w, kml_job_field_key(field));
+    write_children(w, job, field->path);
+    kml_json_close(w);
+}
+
+static void write_auto(struct kml_json *w, const char *key, uint32_t number)
+{
+    if (number == KML_JOB_AUTO) {
+        kml_json_text(w, key, "auto");
+    } else {
+        kml_json_uint(w, key, number);
+    }
+}
+
+/* JSON that was kept as it stood; NULL: absent. */
+static void write_kept(struct kml_json *w, const char *key, const char *json)
+{
+    if (json != NULL) {
+        kml_json_raw(w, key, json);
+    }
+}
+
 static void write_row(struct kml_json *w, const struct kml_job *job, const struct kml_job_field *field)
 {
     const char *key = kml_job_field_key(field);
     const void *target = kml_job_target(job, field);
     switch (field->kind) {
     case KML_JOB_KIND_MAP:
-        kml_json_map(w, key);
-        write_children(w, job, field->path);
-        kml_json_close(w);
+        write_map(w, job, field);
         break;
     case KML_JOB_KIND_OPTION:
         if (*(const bool *)target) {
-            kml_json_map(w, key);
-            write_children(w, job, field->path);
-            kml_json_close(w);
+            write_map(w, job, field);
         }
         break;
     case KML_JOB_KIND_FIXED:
@@ -111,11 +132,7 @@ static void write_row(struct kml_json *w, const struct kml_job *job, const struc
         kml_json_bool(w, key, *(const bool *)target);
         break;
     case KML_JOB_KIND_U32_AUTO:
-        if (*(const uint32_t *)target == KML_JOB_AUTO) {
-            kml_json_text(w, key, "auto");
-            break;
-        }
-        kml_json_uint(w, key, *(const uint32_t *)target);
+        write_auto(w, key, *(const uint32_t *)target);
         break;
     case KML_JOB_KIND_U32:
     case KML_JOB_KIND_U64:
@@ -143,14 +160,10 @@ static void write_row(struct kml_json *w, const struct kml_job *job, const struc
         break;
     case KML_JOB_KIND_JSON_MAP:
     case KML_JOB_KIND_JSON_LIST:
-        if (*(char *const *)target != NULL) {
-            kml_json_raw(w, key, *(char *const *)target);
-        }
+        write_kept(w, key, *(char *const *)target);
         break;
     case KML_JOB_KIND_TEMPLATE:
-        if (((const struct kml_job_template *)target)->json != NULL) {
-            kml_json_raw(w, key, ((const struct kml_job_template *)target)->json);
-        }
+        write_kept(w, key, ((const struct kml_job_template *)target)->json);
         break;
     case KML_JOB_KIND_IGNORED:
         break;

@@ -2,9 +2,10 @@
 #define KML_MATH_CLONES_H
 
 /*
- * KML_CLONES before a kernel: the compiler makes one version for AVX2 and one for any x86-64, the loader picks. AVX2 is
- * named without FMA, so both versions round alike. Sanitizers do not get along with the loader's choice (it runs before
- * they are ready), so under them there is only the plain version.
+ * KML_CLONES before a kernel: the compiler makes one version for AVX2 and one for any x86-64, the loader
+ * picks. AVX2 is named without FMA, so both versions round alike. Sanitizers do not get along with the
+ * loader's choice (it runs before they are ready), so under them there is only the plain version. For static
+ * functions only: clang 14 gives the chosen one a name that other files do not know.
  */
 #if defined(__x86_64__) && !defined(KML_SANITIZED)
 #define KML_CLONES __attribute__((target_clones("avx2", "default")))

@@ -8,13 +8,13 @@
 
 #define THREADS_VARIABLE "OPENBLAS_NUM_THREADS"
 
-static void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, size_t m, size_t n, size_t k, float alpha, const float *a,
-                    const float *b, float *c)
+static void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, size_t m, size_t n, size_t k, float alpha,
+                    const float *a, const float *b, float *c)
 {
     blasint rows_a = (blasint)(ta == CblasNoTrans ? k : m);
     blasint rows_b = (blasint)(tb == CblasNoTrans ? n : k);
-    cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a, rows_a, b, rows_b, 0.0f, c,
-                (blasint)n);
+    cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a, rows_a, b, rows_b, 0.0f,
+                c, (blasint)n);
 }
 
 void kml_gemm_nt(size_t m, size_t n, size_t k, float alpha, const float *a, const float *b, float *c)
@@ -32,7 +32,10 @@ void kml_gemm_tn(size_t m, size_t n, size_t k, float alpha, const float *a, cons
     product(CblasTrans, CblasNoTrans, m, n, k, alpha, a, b, c);
 }
 
-/* By its own path, not by /proc/self/exe, whose last part would become the process's name. Comes back only on failure. */
+/*
+ * By its own path, not by /proc/self/exe, whose last part would become the process's name. Comes back only on
+ * failure.
+ */
 static void start_again(char **argv)
 {
     char path[4096];

@@ -7,7 +7,8 @@
 #include "math/clones.h"
 #include "math/vec.h"
 
-/* Gradient sum, parameters, two state arrays and the result of one block are 40 KB at most, and mostly less. */
+/* Gradient sum, parameters, two state arrays and the result of one block are 40 KB at most, and mostly less.
+ */
 #define BLOCK 2048
 
 /* What the kernels need, rounded to float once per call. */
@@ -32,7 +33,8 @@ KML_CLONES static void sgd(const struct numbers *c, float *out, const float *p, 
     }
 }
 
-KML_CLONES static void momentum(const struct numbers *c, float *out, const float *p, const float *g, float *v, size_t n)
+KML_CLONES static void momentum(const struct numbers *c, float *out, const float *p, const float *g, float *v,
+                                size_t n)
 {
     float rate = c->rate;
     float decay = c->decay;
@@ -43,7 +45,8 @@ KML_CLONES static void momentum(const struct numbers *c, float *out, const float
     }
 }
 
-KML_CLONES static void nesterov(const struct numbers *c, float *out, const float *p, const float *g, float *v, size_t n)
+KML_CLONES static void nesterov(const struct numbers *c, float *out, const float *p, const float *g, float *v,
+                                size_t n)
 {
     float rate = c->rate;
     float decay = c->decay;
@@ -55,7 +58,8 @@ KML_CLONES static void nesterov(const struct numbers *c, float *out, const float
     }
 }
 
-KML_CLONES static void adagrad(const struct numbers *c, float *out, const float *p, const float *g, float *s, size_t n)
+KML_CLONES static void adagrad(const struct numbers *c, float *out, const float *p, const float *g, float *s,
+                               size_t n)
 {
     float rate = c->rate;
     float decay = c->decay;
@@ -67,8 +71,8 @@ KML_CLONES static void adagrad(const struct numbers *c, float *out, const float 
     }
 }
 
-KML_CLONES static void adam(const struct numbers *c, float *out, const float *p, const float *g, float *m, float *v,
-                            size_t n)
+KML_CLONES static void adam(const struct numbers *c, float *out, const float *p, const float *g, float *m,
+                            float *v, size_t n)
 {
     struct numbers k = *c; /* out of the way of the stores below */
     for (size_t i = 0; i < n; i++) {
@@ -104,8 +108,8 @@ static struct numbers numbers_of(const struct kml_optimizer *o, const struct kml
     return c;
 }
 
-static void run(enum kml_optimizer_kind kind, const struct numbers *c, float *out, const float *p, const float *g,
-                float *s0, float *s1, size_t n)
+static void run(enum kml_optimizer_kind kind, const struct numbers *c, float *out, const float *p,
+                const float *g, float *s0, float *s1, size_t n)
 {
     switch (kind) {
     case KML_OPTIMIZER_SGD:
@@ -145,7 +149,8 @@ uint32_t kml_optimizer_slots(enum kml_optimizer_kind kind)
 }
 
 void kml_optimizer_apply(const struct kml_optimizer *o, const struct kml_optimizer_step *step, float *out,
-                         const float *param, const float *grad, float *const slot[KML_OPTIMIZER_SLOTS], size_t n)
+                         const float *param, const float *grad, float *const slot[KML_OPTIMIZER_SLOTS],
+                         size_t n)
 {
     struct numbers c = numbers_of(o, step);
     uint32_t slots = kml_optimizer_slots(o->kind);
@@ -162,7 +167,7 @@ void kml_optimizer_commit(const struct kml_optimizer *o, const struct kml_optimi
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t size = n - at < BLOCK ? n - at : BLOCK;
         kml_vec_weighted_sum_at(sum, grad, coef, members, at, size);
-        run(o->kind, &c, out + at, param + at, sum, slots > 0 ? slot[0] + at : NULL, slots > 1 ? slot[1] + at : NULL,
-            size);
+        run(o->kind, &c, out + at, param + at, sum, slots > 0 ? slot[0] + at : NULL,
+            slots > 1 ? slot[1] + at : NULL, size);
     }
 }

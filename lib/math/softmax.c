@@ -9,8 +9,9 @@
 #define ROWS 64 /* rows whose bookkeeping is on the stack at a time */
 
 /*
- * e^x = 2^k * e^r with r = x - k ln 2, |r| <= ln(2) / 2, the polynomial of Moshier's Cephes for the last. k is read out of
- * the low bits of x log2(e) + 1.5 * 2^23, which is exact rounding to a whole number. Arguments are held within +-87.
+ * e^x = 2^k * e^r with r = x - k ln 2, |r| <= ln(2) / 2, the polynomial of Moshier's Cephes for the last. k
+ * is read out of the low bits of x log2(e) + 1.5 * 2^23, which is exact rounding to a whole number. Arguments
+ * are held within +-87.
  */
 static inline float exp_one(float x)
 {
@@ -35,7 +36,8 @@ static inline float exp_one(float x)
     return p * scale;
 }
 
-/* Near 0 the form with e^2x would cancel; there the odd polynomial of Cephes. Both are computed, one is taken. */
+/* Near 0 the form with e^2x would cancel; there the odd polynomial of Cephes. Both are computed, one is
+ * taken. */
 static inline float tanh_one(float x)
 {
     float z = x * x;
@@ -49,25 +51,40 @@ static inline float tanh_one(float x)
     return z < 0.390625f ? small : large;
 }
 
-KML_CLONES void kml_exp(float *x, size_t n)
+KML_CLONES static void exp_all(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         x[i] = exp_one(x[i]);
     }
 }
 
-KML_CLONES void kml_sigmoid(float *x, size_t n)
+KML_CLONES static void sigmoid_all(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         x[i] = 1.0f / (1.0f + exp_one(-x[i]));
     }
 }
 
-KML_CLONES void kml_tanh(float *x, size_t n)
+KML_CLONES static void tanh_all(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         x[i] = tanh_one(x[i]);
     }
+}
+
+void kml_exp(float *x, size_t n)
+{
+    exp_all(x, n);
+}
+
+void kml_sigmoid(float *x, size_t n)
+{
+    sigmoid_all(x, n);
+}
+
+void kml_tanh(float *x, size_t n)
+{
+    tanh_all(x, n);
 }
 
 static size_t largest_at(const float *x, size_t n)
@@ -118,7 +135,7 @@ void kml_softmax_rows(float *x, size_t rows, size_t n)
     for (size_t r = 0; r < rows; r++) {
         (void)subtract_largest(x + r * n, n);
     }
-    kml_exp(x, rows * n);
+    exp_all(x, rows * n);
     for (size_t r = 0; r < rows; r++) {
         (void)divide_by_sum(x + r * n, n);
     }
@@ -133,7 +150,7 @@ static size_t loss_block(float *x, size_t rows, size_t n, const uint32_t *label,
         best[r] = subtract_largest(x + r * n, n) == label[r];
         at_label[r] = x[r * n + label[r]];
     }
-    kml_exp(x, rows * n);
+    exp_all(x, rows * n);
     size_t correct = 0;
     for (size_t r = 0; r < rows; r++) {
         double sum = divide_by_sum(x + r * n, n);

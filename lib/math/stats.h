@@ -4,7 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Statistics of small samples of doubles. Empty input gives 0. `sorted` helpers order the caller's array in place. */
+/* Statistics of small samples of doubles. Empty input gives 0. `sorted` helpers order the caller's array in
+ * place. */
 double kml_mean(const double *x, size_t n);
 double kml_variance(const double *x, size_t n); /* unbiased, n - 1; 0 for n < 2 */
 double kml_median(double *x, size_t n);         /* sorts x */

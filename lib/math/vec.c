@@ -8,14 +8,14 @@
 #define BLOCK 2048
 #define LANES 8
 
-KML_CLONES void kml_vec_axpy(float *y, const float *x, float a, size_t n)
+KML_CLONES static void axpy(float *y, const float *x, float a, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         y[i] += a * x[i];
     }
 }
 
-KML_CLONES void kml_vec_scale(float *x, float a, size_t n)
+KML_CLONES static void scale(float *x, float a, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         x[i] *= a;
@@ -29,8 +29,8 @@ KML_CLONES static void product(float *restrict out, const float *restrict x, flo
     }
 }
 
-void kml_vec_weighted_sum_at(float *out, const float *const *x, const float *coef, uint32_t count, size_t from,
-                             size_t n)
+void kml_vec_weighted_sum_at(float *out, const float *const *x, const float *coef, uint32_t count,
+                             size_t from, size_t n)
 {
     if (count == 0) {
         memset(out, 0, n * sizeof(*out));
@@ -40,7 +40,7 @@ void kml_vec_weighted_sum_at(float *out, const float *const *x, const float *coe
         size_t size = n - at < BLOCK ? n - at : BLOCK;
         product(out + at, x[0] + from + at, coef[0], size);
         for (uint32_t k = 1; k < count; k++) {
-            kml_vec_axpy(out + at, x[k] + from + at, coef[k], size);
+            axpy(out + at, x[k] + from + at, coef[k], size);
         }
     }
 }
@@ -51,7 +51,7 @@ void kml_vec_weighted_sum(float *out, const float *const *x, const float *coef, 
 }
 
 /* Eight sums side by side fill the vector units; they are folded in one fixed order. */
-KML_CLONES double kml_vec_square_sum(const float *x, size_t n)
+KML_CLONES static double square_sum(const float *x, size_t n)
 {
     double sum[LANES] = {0};
     size_t i = 0;
@@ -67,7 +67,7 @@ KML_CLONES double kml_vec_square_sum(const float *x, size_t n)
 }
 
 /* NaN and Inf are the floats whose exponent is all ones; looked for without a branch. */
-KML_CLONES bool kml_vec_all_finite(const float *x, size_t n)
+KML_CLONES static bool all_finite(const float *x, size_t n)
 {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -76,4 +76,24 @@ KML_CLONES bool kml_vec_all_finite(const float *x, size_t n)
         bad |= (bits & UINT32_C(0x7f800000)) == UINT32_C(0x7f800000);
     }
     return bad == 0;
+}
+
+void kml_vec_axpy(float *y, const float *x, float a, size_t n)
+{
+    axpy(y, x, a, n);
+}
+
+void kml_vec_scale(float *x, float a, size_t n)
+{
+    scale(x, a, n);
+}
+
+double kml_vec_square_sum(const float *x, size_t n)
+{
+    return square_sum(x, n);
+}
+
+bool kml_vec_all_finite(const float *x, size_t n)
+{
+    return all_finite(x, n);
 }

@@ -48,7 +48,8 @@ static unsigned answer_metrics(const struct kml_http_hooks *hooks, struct kml_bu
     return hooks->metrics(hooks->self, out, &err) == 0 ? 200 : answer_line(500, err.text, out);
 }
 
-unsigned kml_http_answer(const struct kml_http_hooks *hooks, const char *method, const char *path, struct kml_buf *out)
+unsigned kml_http_answer(const struct kml_http_hooks *hooks, const char *method, const char *path,
+                         struct kml_buf *out)
 {
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
         return answer_line(405, "only GET and HEAD", out);
@@ -82,7 +83,8 @@ static enum MHD_Result send_body(struct MHD_Connection *connection, unsigned sta
         kml_free(data);
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                  "text/plain; version=0.0.4; charset=utf-8");
     if (status == 405) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     }
@@ -92,8 +94,9 @@ static enum MHD_Result send_body(struct MHD_Connection *connection, unsigned sta
 }
 
 /* Called first when the headers are there, then for pieces of a body, then at the end of the request. */
-static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *path, const char *method,
-                                  const char *version, const char *piece, size_t *piece_size, void **request)
+static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *piece,
+                                  size_t *piece_size, void **request)
 {
     (void)version;
     (void)piece;
@@ -183,7 +186,8 @@ static int open_socket(const char *text, const union address *address, uint16_t 
     return fd;
 }
 
-int kml_http_start(struct kml_http **out, const char *address, const struct kml_http_hooks *hooks, struct kml_err *err)
+int kml_http_start(struct kml_http **out, const char *address, const struct kml_http_hooks *hooks,
+                   struct kml_err *err)
 {
     union address where;
     uint16_t port = 0;
@@ -197,10 +201,10 @@ int kml_http_start(struct kml_http **out, const char *address, const struct kml_
     struct kml_http *h = KML_NEW(struct kml_http);
     h->hooks = *hooks;
     h->port = port;
-    h->daemon =
-        MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL, on_request, h,
-                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENCE_SECONDS, MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL,
+                                 on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned)SILENCE_SECONDS, MHD_OPTION_END);
     if (h->daemon == NULL) {
         (void)close(fd);
         kml_free(h);

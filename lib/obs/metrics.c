@@ -231,14 +231,16 @@ static int print_sample(struct kml_buf *out, const struct kml_metric *metric, co
     return kml_buf_printf(out, err, "%s %s\n", before[0] == ',' ? "}" : "", number(value, text));
 }
 
-static int print_histogram(struct kml_buf *out, const struct kml_metric *metric, uint32_t index, struct kml_err *err)
+static int print_histogram(struct kml_buf *out, const struct kml_metric *metric, uint32_t index,
+                           struct kml_err *err)
 {
     const struct kml_series *series = &metric->series[index];
     uint64_t below = 0;
     char le[NUMBER_ROOM];
     for (uint32_t b = 0; b < metric->bounds; b++) {
         below += buckets_of(metric, index)[b];
-        if (print_sample(out, metric, series, "_bucket", number(metric->bound[b], le), (double)below, err) != 0) {
+        if (print_sample(out, metric, series, "_bucket", number(metric->bound[b], le), (double)below, err) !=
+            0) {
             return -1;
         }
     }
@@ -259,9 +261,9 @@ static int print_metric(struct kml_buf *out, const struct kml_metric *metric, st
         return -1;
     }
     for (uint32_t i = 0; i < metric->count; i++) {
-        int result = metric->kind == KML_HISTOGRAM
-                         ? print_histogram(out, metric, i, err)
-                         : print_sample(out, metric, &metric->series[i], "", NULL, metric->series[i].value, err);
+        int result = metric->kind == KML_HISTOGRAM ? print_histogram(out, metric, i, err)
+                                                   : print_sample(out, metric, &metric->series[i], "", NULL,
+                                                                  metric->series[i].value, err);
         if (result != 0) {
             return -1;
         }
@@ -271,10 +273,11 @@ static int print_metric(struct kml_buf *out, const struct kml_metric *metric, st
 
 static int print_lost(struct kml_buf *out, uint64_t lost, struct kml_err *err)
 {
-    return kml_buf_printf(out, err,
-                          "# HELP kunal_metrics_lost_total Updates lost because a metric had no room for a series.\n"
-                          "# TYPE kunal_metrics_lost_total counter\nkunal_metrics_lost_total %llu\n",
-                          (unsigned long long)lost);
+    return kml_buf_printf(
+        out, err,
+        "# HELP kunal_metrics_lost_total Updates lost because a metric had no room for a series.\n"
+        "# TYPE kunal_metrics_lost_total counter\nkunal_metrics_lost_total %llu\n",
+        (unsigned long long)lost);
 }
 
 int kml_metrics_print(struct kml_metrics *m, struct kml_buf *out, struct kml_err *err)

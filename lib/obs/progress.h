@@ -7,8 +7,8 @@
 
 /*
  * The progress line of `kunal run`:
- *   epoch 3/10 [#####-----] 52% loss 0.4121 acc 86.4% 152.3k samples/s left 1m04s | 0:25%/0 1:25%/2 2:25%/0 3:25%/1
- * Behind the bar "|" stands worker:share/staleness. Numbers that are not known (NaN) are left out.
+ *   epoch 3/10 [#####-----] 52% loss 0.4121 acc 86.4% 152.3k samples/s left 1m04s | 0:25%/0 1:25%/2 2:25%/0
+ * 3:25%/1 Behind the bar "|" stands worker:share/staleness. Numbers that are not known (NaN) are left out.
  */
 struct kml_progress_worker {
     uint32_t index;
@@ -28,12 +28,14 @@ struct kml_progress {
     uint32_t workers;
 };
 
-/* Pure: one line without newline into `out`, cut to `columns` (0: no limit) and to `room` - 1. Returns its length. */
+/* Pure: one line without newline into `out`, cut to `columns` (0: no limit) and to `room` - 1. Returns its
+ * length. */
 size_t kml_progress_render(const struct kml_progress *p, unsigned columns, char *out, size_t room);
 
 /*
- * The writer. On a terminal each call rewrites the line in place, cut to the terminal's width; elsewhere a call prints a
- * plain line, but at most one every `every_ns`. Not thread-safe. Owns nothing but its state; `fd` stays open.
+ * The writer. On a terminal each call rewrites the line in place, cut to the terminal's width; elsewhere a
+ * call prints a plain line, but at most one every `every_ns`. Not thread-safe. Owns nothing but its state;
+ * `fd` stays open.
  */
 struct kml_progress_line {
     int fd;

@@ -56,7 +56,8 @@ static int to_pem(const struct work *w, struct kml_pki_pair *out, struct kml_err
 {
     BIO *certificate = BIO_new(BIO_s_mem());
     BIO *key = BIO_new(BIO_s_secmem()); /* wiped when freed */
-    int written = certificate != NULL && key != NULL && PEM_write_bio_X509(certificate, w->certificate) == 1 &&
+    int written = certificate != NULL && key != NULL &&
+                  PEM_write_bio_X509(certificate, w->certificate) == 1 &&
                   PEM_write_bio_PKCS8PrivateKey(key, w->key, NULL, NULL, 0, NULL, NULL) == 1;
     if (written) {
         *out = (struct kml_pki_pair){text_of(certificate), text_of(key)};
@@ -139,11 +140,13 @@ static int set_name(X509 *x, const char *common_name, struct kml_err *err)
 {
     size_t length = strlen(common_name);
     if (length == 0 || length > COMMON_NAME_MAX) {
-        return kml_fail(err, KML_INVALID, "a common name of %zu bytes, 1 to %d are allowed", length, COMMON_NAME_MAX);
+        return kml_fail(err, KML_INVALID, "a common name of %zu bytes, 1 to %d are allowed", length,
+                        COMMON_NAME_MAX);
     }
     X509_NAME *name = X509_NAME_new();
     int set = name != NULL &&
-              X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, (const unsigned char *)common_name, -1, -1, 0) == 1 &&
+              X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, (const unsigned char *)common_name, -1,
+                                         -1, 0) == 1 &&
               X509_set_subject_name(x, name) == 1;
     X509_NAME_free(name);
     return set ? 0 : fail_ssl(err, KML_INVALID, "a common name that a certificate cannot hold");
@@ -160,7 +163,8 @@ static int add_text(X509 *x, X509 *issuer, int nid, const char *value)
     return added;
 }
 
-/* Values are put in as data, never as the library's configuration language: a comma in a name must stay a comma. */
+/* Values are put in as data, never as the library's configuration language: a comma in a name must stay a
+ * comma. */
 static int add_san(GENERAL_NAMES *names, int type, const void *data, size_t size)
 {
     GENERAL_NAME *name = GENERAL_NAME_new();
@@ -192,7 +196,8 @@ static int check_text(const char *text, const char *what, struct kml_err *err)
     return 0;
 }
 
-static int add_text_san(GENERAL_NAMES *names, int type, const char *text, const char *what, struct kml_err *err)
+static int add_text_san(GENERAL_NAMES *names, int type, const char *text, const char *what,
+                        struct kml_err *err)
 {
     if (check_text(text, what, err) != 0) {
         return -1;
@@ -207,7 +212,8 @@ static int add_address(GENERAL_NAMES *names, const char *text, struct kml_err *e
         ERR_clear_error();
         return kml_fail(err, KML_INVALID, "'%s' is not an IP address", text);
     }
-    int added = add_san(names, GEN_IPADD, ASN1_STRING_get0_data(address), (size_t)ASN1_STRING_length(address));
+    int added =
+        add_san(names, GEN_IPADD, ASN1_STRING_get0_data(address), (size_t)ASN1_STRING_length(address));
     ASN1_OCTET_STRING_free(address);
     return added ? 0 : fail_ssl(err, KML_INTERNAL, "cannot add an address");
 }
@@ -245,7 +251,8 @@ static int add_names(X509 *x, const struct kml_pki_request *r, struct kml_err *e
 }
 
 /* A fresh key and an unsigned certificate for it. */
-static int start(struct work *w, const char *common_name, uint64_t not_before, uint64_t not_after, struct kml_err *err)
+static int start(struct work *w, const char *common_name, uint64_t not_before, uint64_t not_after,
+                 struct kml_err *err)
 {
     w->key = EVP_EC_gen("P-256");
     w->certificate = X509_new();
@@ -290,25 +297,26 @@ static int add_leaf_extensions(X509 *x, X509 *ca, struct kml_err *err)
     return 0;
 }
 
-int kml_pki_make_ca(const char *common_name, uint64_t not_before, uint64_t not_after, struct kml_pki_pair *out,
-                    struct kml_err *err)
+int kml_pki_make_ca(const char *common_name, uint64_t not_before, uint64_t not_after,
+                    struct kml_pki_pair *out, struct kml_err *err)
 {
     struct work w = {0};
     int failed = start(&w, common_name, not_before, not_after, err) != 0 ||
                  X509_set_issuer_name(w.certificate, X509_get_subject_name(w.certificate)) != 1 ||
-                 add_ca_extensions(w.certificate, err) != 0 || sign(w.certificate, w.certificate, w.key, err) != 0 ||
-                 to_pem(&w, out, err) != 0;
+                 add_ca_extensions(w.certificate, err) != 0 ||
+                 sign(w.certificate, w.certificate, w.key, err) != 0 || to_pem(&w, out, err) != 0;
     work_finish(&w);
     return failed ? kml_wrap(err, "CA %s", common_name) : 0;
 }
 
-int kml_pki_issue(const struct kml_pki_pair *ca, const struct kml_pki_request *request, struct kml_pki_pair *out,
-                  struct kml_err *err)
+int kml_pki_issue(const struct kml_pki_pair *ca, const struct kml_pki_request *request,
+                  struct kml_pki_pair *out, struct kml_err *err)
 {
     struct work w = {0};
     int failed = read_ca(ca, &w, err) != 0 ||
                  start(&w, request->common_name, request->not_before, request->not_after, err) != 0 ||
-                 add_names(w.certificate, request, err) != 0 || add_leaf_extensions(w.certificate, w.ca, err) != 0 ||
+                 add_names(w.certificate, request, err) != 0 ||
+                 add_leaf_extensions(w.certificate, w.ca, err) != 0 ||
                  sign(w.certificate, w.ca, w.ca_key, err) != 0 || to_pem(&w, out, err) != 0;
     work_finish(&w);
     return failed ? kml_wrap(err, "certificate of %s", request->common_name) : 0;
@@ -356,7 +364,8 @@ int kml_pki_validity(const char *certificate, uint64_t *not_before, uint64_t *no
     return 0;
 }
 
-static int write_one(const char *folder, const char *name, const char *text, unsigned mode, struct kml_err *err)
+static int write_one(const char *folder, const char *name, const char *text, unsigned mode,
+                     struct kml_err *err)
 {
     kml_auto_free char *path = kml_format("%s/%s", folder, name);
     struct kml_view part = kml_view_str(text);

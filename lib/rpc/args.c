@@ -7,9 +7,9 @@
 #include "rpc/core.h"
 
 /*
- * Measured on loopback and through delay lines. Without the bandwidth probe the connection's window stays near 1 MiB: three
- * times faster where the round trip is under half a millisecond, seven times slower at 5 ms. Hence two profiles:
- * "lan", and KUNAL_NET_PROFILE=wan.
+ * Measured on loopback and through delay lines. Without the bandwidth probe the connection's window stays
+ * near 1 MiB: three times faster where the round trip is under half a millisecond, seven times slower at 5
+ * ms. Hence two profiles: "lan", and KUNAL_NET_PROFILE=wan.
  */
 static bool is_wan(void)
 {
@@ -25,6 +25,14 @@ static int keepalive_ms(void)
     return ms > 0 && ms < INT_MAX ? (int)ms : 20000;
 }
 
+/* How long an answer may take. Not shorter on a busy machine, whatever the interval: that would be a false
+ * alarm. */
+static int keepalive_timeout_ms(void)
+{
+    int half = keepalive_ms() / 2;
+    return half < 2000 ? 2000 : half;
+}
+
 static void add(struct kml_rpc_args *a, const char *key, int value)
 {
     KML_BUG_ON(a->list.num_args == KML_RPC_ARGS);
@@ -33,23 +41,24 @@ static void add(struct kml_rpc_args *a, const char *key, int value)
         const char *in;
         char *out;
     } name = {key};
-    a->arg[a->list.num_args++] = (grpc_arg){.type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value};
+    a->arg[a->list.num_args++] =
+        (grpc_arg){.type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value};
 }
 
 static void common(struct kml_rpc_args *a, size_t receive_max)
 {
-    int alive = keepalive_ms();
     a->list = (grpc_channel_args){0, a->arg};
     add(a, GRPC_ARG_HTTP2_BDP_PROBE, is_wan());
     add(a, GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 256 << 10);
     add(a, GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20);
     add(a, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, receive_max > INT_MAX ? INT_MAX : (int)receive_max);
     add(a, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
-    add(a, GRPC_ARG_KEEPALIVE_TIME_MS, alive);
-    add(a, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, alive / 2 + 1);
+    add(a, GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms());
+    add(a, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_timeout_ms());
     add(a, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     add(a, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    /* A small message must not unpack into a large one: compressed ones are refused by the peer that gets them. */
+    /* A small message must not unpack into a large one: compressed ones are refused by the peer that gets
+     * them. */
     add(a, GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
     add(a, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
 }
@@ -73,5 +82,6 @@ void kml_rpc_channel_args(struct kml_rpc_args *a, size_t receive_max)
     add(a, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     add(a, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000); /* in fact how long one attempt to connect may take */
     add(a, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-    add(a, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000); /* a pod that was made again has a new address */
+    add(a, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS,
+        1000); /* a pod that was made again has a new address */
 }

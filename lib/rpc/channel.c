@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "rpc/core.h"
 
-int kml_channel_create(struct kml_loop *loop, const char *address, struct kml_creds *creds, struct kml_channel **out,
-                       struct kml_err *err)
+int kml_channel_create(struct kml_loop *loop, const char *address, struct kml_creds *creds,
+                       struct kml_channel **out, struct kml_err *err)
 {
     if (address == NULL || address[0] == '\0') {
         return kml_fail(err, KML_INVALID, "the address of the server is empty");
@@ -64,7 +64,8 @@ static void on_closed(void *self, struct kml_stream *s, const struct kml_err *wh
     struct call *call = self;
     struct kml_err outcome = why->code != KML_OK ? *why : call->failed;
     if (outcome.code == KML_OK && !call->replied) {
-        (void)kml_fail(&outcome, KML_INTERNAL, "%s: the call ended without a reply", kml_stream_peer(s)->address);
+        (void)kml_fail(&outcome, KML_INTERNAL, "%s: the call ended without a reply",
+                       kml_stream_peer(s)->address);
     }
     struct kml_view bytes = kml_buf_view(&call->reply);
     struct kml_slices reply = kml_slices_of(&bytes);
@@ -81,8 +82,8 @@ static gpr_timespec deadline_in(uint64_t timeout_ns)
     return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(ns, GPR_TIMESPAN));
 }
 
-int kml_call(struct kml_channel *c, const char *method, struct kml_view request, uint64_t timeout_ns, kml_reply_fn *done,
-             void *self, struct kml_err *err)
+int kml_call(struct kml_channel *c, const char *method, struct kml_view request, uint64_t timeout_ns,
+             kml_reply_fn *done, void *self, struct kml_err *err)
 {
     if (method[0] != '/') {
         return kml_fail(err, KML_INVALID, "the method '%s' does not start with '/'", method);

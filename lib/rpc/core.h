@@ -17,11 +17,12 @@
 
 /* What the files of lib/rpc share; nobody outside includes it. */
 
-#define KML_RPC_DEFAULT_MAX ((size_t)4 << 20) /* a limit of 0 means this; equal to KML_CONTROL_MAX of lib/wire */
+#define KML_RPC_DEFAULT_MAX                                                                                  \
+    ((size_t)4 << 20) /* a limit of 0 means this; equal to KML_CONTROL_MAX of lib/wire */
 
 /*
- * What a completion queue hands back: embedded in the object that started the operation. The object holds one reference
- * for each tag that is out.
+ * What a completion queue hands back: embedded in the object that started the operation. The object holds one
+ * reference for each tag that is out.
  */
 struct kml_tag {
     void (*fn)(void *self, bool ok);
@@ -30,12 +31,13 @@ struct kml_tag {
 
 struct kml_loop {
     grpc_completion_queue *cq;
-    unsigned live;           /* servers, channels and streams */
-    struct kml_view *views;  /* [KML_LOOP_VIEWS], lent to the stream that delivers a message; NULL while lent */
+    unsigned live; /* servers, channels and streams */
+    struct kml_view
+        *views; /* [KML_LOOP_VIEWS], lent to the stream that delivers a message; NULL while lent */
     grpc_channel *wake_channel;
-    grpc_call *wake_call;    /* never sent; empty batches on it put a tag into the queue from any thread */
+    grpc_call *wake_call; /* never sent; empty batches on it put a tag into the queue from any thread */
     struct kml_tag wake_tag;
-    _Atomic bool woken;      /* a wake tag is in the queue already */
+    _Atomic bool woken; /* a wake tag is in the queue already */
 };
 
 #define KML_LOOP_VIEWS 4096 /* a message in more parts than this is copied together first */
@@ -84,8 +86,8 @@ struct kml_stream *kml_stream_open(struct kml_channel *c, const char *method, gp
                                    const struct kml_stream_limits *limits);
 
 /* Takes `call`. `live` is counted down just before `closed`. Nothing is read before kml_stream_attach. */
-struct kml_stream *kml_stream_accept(struct kml_loop *loop, grpc_call *call, const struct kml_stream_limits *limits,
-                                     unsigned *live);
+struct kml_stream *kml_stream_accept(struct kml_loop *loop, grpc_call *call,
+                                     const struct kml_stream_limits *limits, unsigned *live);
 void kml_stream_attach(struct kml_stream *s, const struct kml_stream_ops *ops, void *self);
 /* No callback, no reading: ends with the status. */
 void kml_stream_refuse(struct kml_stream *s, const struct kml_err *why);

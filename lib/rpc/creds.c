@@ -13,8 +13,8 @@
 #define PEM_MAX ((size_t)1 << 20)
 
 /*
- * The library's TLS interface with certificate providers is marked experimental; it is the only one that re-reads files,
- * and all use of it is in here.
+ * The library's TLS interface with certificate providers is marked experimental; it is the only one that
+ * re-reads files, and all use of it is in here.
  */
 struct kml_creds {
     grpc_channel_credentials *channel; /* made when first asked for */
@@ -54,7 +54,8 @@ static grpc_tls_credentials_options *tls_options(const struct kml_creds *c)
 grpc_channel_credentials *kml_creds_channel(struct kml_creds *c)
 {
     if (c->channel == NULL) {
-        c->channel = c->provider == NULL ? grpc_insecure_credentials_create() : grpc_tls_credentials_create(tls_options(c));
+        c->channel = c->provider == NULL ? grpc_insecure_credentials_create()
+                                         : grpc_tls_credentials_create(tls_options(c));
     }
     return c->channel;
 }
@@ -65,8 +66,8 @@ grpc_server_credentials *kml_creds_server(struct kml_creds *c)
         c->server = grpc_insecure_server_credentials_create();
     } else if (c->server == NULL) {
         grpc_tls_credentials_options *options = tls_options(c);
-        grpc_tls_credentials_options_set_cert_request_type(options,
-                                                           GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+        grpc_tls_credentials_options_set_cert_request_type(
+            options, GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
         c->server = grpc_tls_server_credentials_create(options);
     }
     return c->server;

@@ -19,7 +19,8 @@ void kml_rpc_capture_log(char *text, size_t room)
     }
 }
 
-/* gRPC calls "error" what is daily life for a service (a peer that went away), so nothing of it is more than a warning. */
+/* gRPC calls "error" what is daily life for a service (a peer that went away), so nothing of it is more than
+ * a warning. */
 static void to_our_log(gpr_log_func_args *line)
 {
     if (capture.text != NULL) {

@@ -13,9 +13,9 @@
 #define MOST_EVENTS 256u /* of one kml_loop_run that was asked for one: the caller's turn must come */
 
 /*
- * Each received byte lands in freshly allocated slices. With the defaults of glibc the heap's top goes back to the kernel
- * after each message and is faulted in again for the next: 4 to 16 times slower. All three are set, as setting one
- * freezes the others.
+ * Each received byte lands in freshly allocated slices. With the defaults of glibc the heap's top goes back
+ * to the kernel after each message and is faulted in again for the next: 4 to 16 times slower. All three are
+ * set, as setting one freezes the others.
  */
 static void tune_heap(void)
 {
@@ -62,8 +62,9 @@ struct kml_loop *kml_loop_create(void)
     loop->cq = grpc_completion_queue_create_for_next(NULL);
     loop->wake_tag = (struct kml_tag){on_wake, loop};
     loop->wake_channel = grpc_lame_client_channel_create("wake", GRPC_STATUS_UNAVAILABLE, "never used");
-    loop->wake_call = grpc_channel_create_call(loop->wake_channel, NULL, 0, loop->cq, grpc_slice_from_static_string("/wake"),
-                                               NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    loop->wake_call = grpc_channel_create_call(loop->wake_channel, NULL, 0, loop->cq,
+                                               grpc_slice_from_static_string("/wake"), NULL,
+                                               gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     return loop;
 }
 

@@ -46,7 +46,8 @@ static void on_request(void *self, struct kml_stream *s, const struct kml_slices
     if (a->method->call(a->server->self, kml_stream_peer(s), m, &reply, &why) == 0) {
         kml_stream_cork(s);
         why = (struct kml_err){KML_OK, ""};
-        (void)!kml_stream_send_view(s, kml_buf_view(&reply), &why); /* too large for the method's queue, at worst */
+        (void)!kml_stream_send_view(s, kml_buf_view(&reply),
+                                    &why); /* too large for the method's queue, at worst */
         kml_stream_close(s, &why);
         kml_stream_uncork(s);
     } else {
@@ -74,7 +75,8 @@ static void open_stream(struct acceptor *a, struct kml_stream *s)
 static void refuse_unknown(const struct acceptor *a, struct kml_stream *s)
 {
     struct kml_err why;
-    (void)kml_fail(&why, KML_UNSUPPORTED, "this server has no method %.*s", (int)GRPC_SLICE_LENGTH(a->details.method),
+    (void)kml_fail(&why, KML_UNSUPPORTED, "this server has no method %.*s",
+                   (int)GRPC_SLICE_LENGTH(a->details.method),
                    (const char *)GRPC_SLICE_START_PTR(a->details.method));
     kml_stream_refuse(s, &why);
 }
@@ -87,10 +89,11 @@ static void arm(struct acceptor *a)
     grpc_metadata_array_init(&a->metadata);
     if (a->method == NULL) {
         grpc_call_details_init(&a->details);
-        refused = grpc_server_request_call(server->server, &a->call, &a->details, &a->metadata, cq, cq, &a->tag);
+        refused =
+            grpc_server_request_call(server->server, &a->call, &a->details, &a->metadata, cq, cq, &a->tag);
     } else {
-        refused = grpc_server_request_registered_call(server->server, a->registered, &a->call, &a->deadline, &a->metadata,
-                                                      NULL, cq, cq, &a->tag);
+        refused = grpc_server_request_registered_call(server->server, a->registered, &a->call, &a->deadline,
+                                                      &a->metadata, NULL, cq, cq, &a->tag);
     }
     KML_BUG_ON(refused != GRPC_CALL_OK);
     server->armed++;
@@ -104,8 +107,8 @@ static void on_call(void *self, bool ok)
     grpc_metadata_array_destroy(&a->metadata);
     if (ok) {
         static const struct kml_stream_limits small = {1024, 1024};
-        struct kml_stream *s = kml_stream_accept(server->loop, a->call, a->method == NULL ? &small : &a->method->limits,
-                                                 &server->live);
+        struct kml_stream *s = kml_stream_accept(
+            server->loop, a->call, a->method == NULL ? &small : &a->method->limits, &server->live);
         if (a->method == NULL) {
             refuse_unknown(a, s);
         } else if (a->method->call != NULL) {
@@ -150,14 +153,16 @@ static int listen_at(struct kml_server *s, const char *address, struct kml_creds
     int port = grpc_server_add_http2_port(s->server, address, kml_creds_server(creds));
     kml_rpc_capture_log(NULL, 0);
     if (port == 0 && strstr(log, strerror(EADDRINUSE)) != NULL) {
-        return kml_fail(err, KML_EXISTS, "cannot listen on %s: the port is in use by another program", address);
+        return kml_fail(err, KML_EXISTS, "cannot listen on %s: the port is in use by another program",
+                        address);
     }
     if (port == 0 && strstr(log, strerror(EACCES)) != NULL) {
         return kml_fail(err, KML_DENIED, "cannot listen on %s: not allowed", address);
     }
     if (port == 0) {
         log[strcspn(log, "\n")] = '\0';
-        return kml_fail(err, KML_INVALID, "cannot listen on %s: not an address of this machine: %.200s", address, log);
+        return kml_fail(err, KML_INVALID, "cannot listen on %s: not an address of this machine: %.200s",
+                        address, log);
     }
     s->port = strncmp(address, "unix:", 5) == 0 ? 0 : port;
     return 0;
@@ -173,13 +178,15 @@ static void prepare(struct kml_server *s, const struct kml_method *methods, uint
         a->tag = (struct kml_tag){on_call, a};
         if (i < count) {
             a->method = &methods[i];
-            a->registered = grpc_server_register_method(s->server, methods[i].name, NULL, GRPC_SRM_PAYLOAD_NONE, 0);
+            a->registered =
+                grpc_server_register_method(s->server, methods[i].name, NULL, GRPC_SRM_PAYLOAD_NONE, 0);
             KML_BUG_ON(a->registered == NULL); /* the same name twice */
         }
     }
 }
 
-/* Also for a server that never listened: the library wants one that was started to be shut down, in this order. */
+/* Also for a server that never listened: the library wants one that was started to be shut down, in this
+ * order. */
 static void take_down(struct kml_server *s, uint64_t grace_ns)
 {
     struct kml_clock clock = kml_clock_monotonic();
@@ -196,8 +203,9 @@ static void take_down(struct kml_server *s, uint64_t grace_ns)
     }
 }
 
-int kml_server_create(struct kml_loop *loop, const char *address, struct kml_creds *creds, const struct kml_method *methods,
-                      uint32_t count, void *self, struct kml_server **out, struct kml_err *err)
+int kml_server_create(struct kml_loop *loop, const char *address, struct kml_creds *creds,
+                      const struct kml_method *methods, uint32_t count, void *self, struct kml_server **out,
+                      struct kml_err *err)
 {
     struct kml_rpc_args args;
     kml_rpc_server_args(&args, largest_message(methods, count));

@@ -6,9 +6,9 @@
 #include "rpc/core.h"
 
 /*
- * gRPC has 17 codes and several of ours share one. So the status message that we send starts with the name of our code,
- * "FENCED: worker 3 was replaced", which people and workers in other languages can read too. On receipt the name counts
- * only when it belongs to the gRPC code that came with it.
+ * gRPC has 17 codes and several of ours share one. So the status message that we send starts with the name of
+ * our code, "FENCED: worker 3 was replaced", which people and workers in other languages can read too. On
+ * receipt the name counts only when it belongs to the gRPC code that came with it.
  */
 grpc_slice kml_status_text(const struct kml_err *why)
 {
@@ -56,6 +56,7 @@ void kml_status_read(grpc_status_code status, grpc_slice slice, const char *from
     if (named_code(text, status, &code, &rest)) {
         (void)kml_fail(why, code, "%s", rest);
     } else {
-        (void)kml_fail(why, plain_code(status, text), "%s: %s", from, text[0] == '\0' ? "no reason given" : text);
+        (void)kml_fail(why, plain_code(status, text), "%s: %s", from,
+                       text[0] == '\0' ? "no reason given" : text);
     }
 }

@@ -13,9 +13,10 @@
 #define IDENTITY_PREFIX "kunal://"
 
 /*
- * One gRPC call. At most four tags are out at a time: `start` (client: metadata), `read`, `write` and `end`. `end` is out
- * from the first moment and comes back when the call is over on both sides; when it has, and no other tag is out, the
- * stream closes. Each tag, and each callback that runs, holds a reference, so a callback may run the loop.
+ * One gRPC call. At most four tags are out at a time: `start` (client: metadata), `read`, `write` and `end`.
+ * `end` is out from the first moment and comes back when the call is over on both sides; when it has, and no
+ * other tag is out, the stream closes. Each tag, and each callback that runs, holds a reference, so a
+ * callback may run the loop.
  */
 struct kml_stream {
     struct kml_loop *loop;
@@ -47,8 +48,8 @@ struct kml_stream {
     size_t outgoing_size;
     bool writing;
     bool corked;
-    bool refused;      /* a send was, so `writable` is due */
-    bool closing;      /* after what is queued: status (server) or half-close (client) */
+    bool refused; /* a send was, so `writable` is due */
+    bool closing; /* after what is queued: status (server) or half-close (client) */
     bool close_sent;
     bool initial_sent; /* server: metadata, which goes out with the first batch */
     bool broken;       /* a write failed: no more */
@@ -134,7 +135,8 @@ static void on_start(void *self, bool ok)
 
 /* ---- Reading ---- */
 
-/* The peer broke a rule: it is told, and `closed` will say the same. What is queued is not worth sending any more. */
+/* The peer broke a rule: it is told, and `closed` will say the same. What is queued is not worth sending any
+ * more. */
 static void reject(struct kml_stream *s, const struct kml_err *why)
 {
     s->muted = true;
@@ -145,7 +147,8 @@ static void reject(struct kml_stream *s, const struct kml_err *why)
     if (s->is_server) {
         kml_stream_close(s, why);
     } else {
-        (void)grpc_call_cancel_with_status(s->call, (grpc_status_code)kml_code_grpc(why->code), why->text, NULL);
+        (void)grpc_call_cancel_with_status(s->call, (grpc_status_code)kml_code_grpc(why->code), why->text,
+                                           NULL);
     }
 }
 
@@ -156,8 +159,8 @@ static int check(const struct kml_stream *s, const grpc_byte_buffer *m, struct k
     }
     size_t size = m->data.raw.slice_buffer.length;
     if (size > s->limits.receive_max) {
-        return kml_fail(err, KML_TOO_LARGE, "%s: a message of %zu bytes, at most %zu are accepted", s->address, size,
-                        s->limits.receive_max);
+        return kml_fail(err, KML_TOO_LARGE, "%s: a message of %zu bytes, at most %zu are accepted",
+                        s->address, size, s->limits.receive_max);
     }
     return 0;
 }
@@ -167,7 +170,8 @@ static int deliver_joined(struct kml_stream *s, const grpc_slice_buffer *from, s
 {
     uint8_t *joined = kml_try_alloc(from->length);
     if (joined == NULL) {
-        return kml_fail(err, KML_NO_MEMORY, "%s: no memory for a message of %zu bytes", s->address, from->length);
+        return kml_fail(err, KML_NO_MEMORY, "%s: no memory for a message of %zu bytes", s->address,
+                        from->length);
     }
     size_t at = 0;
     for (size_t i = 0; i < from->count; i++) {
@@ -193,7 +197,8 @@ static int deliver(struct kml_stream *s, const grpc_byte_buffer *m, struct kml_e
     }
     struct kml_view *views = kml_loop_lend_views(s->loop);
     for (size_t i = 0; i < from->count; i++) {
-        views[i] = (struct kml_view){GRPC_SLICE_START_PTR(from->slices[i]), GRPC_SLICE_LENGTH(from->slices[i])};
+        views[i] =
+            (struct kml_view){GRPC_SLICE_START_PTR(from->slices[i]), GRPC_SLICE_LENGTH(from->slices[i])};
     }
     struct kml_slices message = {views, from->count, from->length};
     s->ops->message(s->self, s, &message);
@@ -210,8 +215,9 @@ static void peer_is_done(struct kml_stream *s, bool ok)
     }
     struct kml_err why = {KML_OK, ""};
     if (!ok) {
-        (void)kml_fail(&why, KML_TOO_LARGE, "%s: a message over the limit of %zu bytes, or one that is not gRPC",
-                       s->address, s->limits.receive_max);
+        (void)kml_fail(&why, KML_TOO_LARGE,
+                       "%s: a message over the limit of %zu bytes, or one that is not gRPC", s->address,
+                       s->limits.receive_max);
         reject(s, &why);
         return;
     }
@@ -302,7 +308,8 @@ static grpc_op close_op(const struct kml_stream *s, grpc_slice *text)
     return op;
 }
 
-/* One batch at a time: the next message, with the metadata before and the end behind it where they are due. */
+/* One batch at a time: the next message, with the metadata before and the end behind it where they are due.
+ */
 static void keep_writing(struct kml_stream *s)
 {
     if (s->writing || s->broken || s->corked || s->close_sent || s->ended) {
@@ -349,9 +356,11 @@ static int may_send(struct kml_stream *s, size_t size, struct kml_err *err)
         return kml_fail(err, KML_TOO_LARGE, "%s: a message of %zu bytes for a queue of %zu", s->address, size,
                         s->limits.queue_max);
     }
-    if (kml_stream_queued(s) > s->limits.queue_max - size || s->outbox.count >= 16 + s->limits.queue_max / 64) {
+    if (kml_stream_queued(s) > s->limits.queue_max - size ||
+        s->outbox.count >= 16 + s->limits.queue_max / 64) {
         s->refused = true;
-        return kml_fail(err, KML_EXHAUSTED, "%s: the send queue of %zu bytes is full", s->address, s->limits.queue_max);
+        return kml_fail(err, KML_EXHAUSTED, "%s: the send queue of %zu bytes is full", s->address,
+                        s->limits.queue_max);
     }
     return 0;
 }
@@ -378,8 +387,8 @@ static grpc_slice payload_slice(const struct kml_payload_ref *p)
     return grpc_slice_new_with_user_data(data.out, p->size, p->release, p->arg);
 }
 
-int kml_stream_send(struct kml_stream *s, const void *header, size_t header_size, const struct kml_payload_ref *payload,
-                    struct kml_err *err)
+int kml_stream_send(struct kml_stream *s, const void *header, size_t header_size,
+                    const struct kml_payload_ref *payload, struct kml_err *err)
 {
     if (header_size > HEADER_MAX) {
         return kml_fail(err, KML_TOO_LARGE, "%s: a header of %zu bytes", s->address, header_size);
@@ -406,7 +415,8 @@ int kml_stream_send_view(struct kml_stream *s, struct kml_view message, struct k
     if (may_send(s, message.size, err) != 0) {
         return -1;
     }
-    grpc_slice part = grpc_slice_from_copied_buffer(message.size == 0 ? "" : (const char *)message.data, message.size);
+    grpc_slice part =
+        grpc_slice_from_copied_buffer(message.size == 0 ? "" : (const char *)message.data, message.size);
     send_slices(s, &part, 1, message.size);
     return 0;
 }
@@ -487,7 +497,8 @@ static struct kml_stream *make(struct kml_loop *loop, grpc_call *call, const str
 }
 
 struct kml_stream *kml_stream_open(struct kml_channel *c, const char *method, gpr_timespec deadline,
-                                   const struct kml_stream_ops *ops, void *self, const struct kml_stream_limits *limits)
+                                   const struct kml_stream_ops *ops, void *self,
+                                   const struct kml_stream_limits *limits)
 {
     grpc_slice name = grpc_slice_from_copied_string(method);
     grpc_call *call = grpc_channel_create_call(c->channel, NULL, 0, c->loop->cq, name, NULL, deadline, NULL);
@@ -509,8 +520,9 @@ struct kml_stream *kml_stream_open(struct kml_channel *c, const char *method, gp
     return s;
 }
 
-int kml_stream_call(struct kml_channel *channel, const char *method, const struct kml_stream_ops *ops, void *self,
-                    const struct kml_stream_limits *limits, struct kml_stream **out, struct kml_err *err)
+int kml_stream_call(struct kml_channel *channel, const char *method, const struct kml_stream_ops *ops,
+                    void *self, const struct kml_stream_limits *limits, struct kml_stream **out,
+                    struct kml_err *err)
 {
     if (method[0] != '/') {
         return kml_fail(err, KML_INVALID, "the method '%s' does not start with '/'", method);
@@ -519,7 +531,8 @@ int kml_stream_call(struct kml_channel *channel, const char *method, const struc
     return 0;
 }
 
-/* The first "kunal://" URI of the certificate; NULL without one. A zero inside would make two names look like one. */
+/* The first "kunal://" URI of the certificate; NULL without one. A zero inside would make two names look like
+ * one. */
 static char *identity_of(grpc_call *call)
 {
     char *found = NULL;
@@ -527,7 +540,8 @@ static char *identity_of(grpc_call *call)
     if (context == NULL) {
         return NULL;
     }
-    grpc_auth_property_iterator it = grpc_auth_context_find_properties_by_name(context, GRPC_PEER_URI_PROPERTY_NAME);
+    grpc_auth_property_iterator it =
+        grpc_auth_context_find_properties_by_name(context, GRPC_PEER_URI_PROPERTY_NAME);
     const grpc_auth_property *p;
     while (found == NULL && (p = grpc_auth_property_iterator_next(&it)) != NULL) {
         size_t prefix = strlen(IDENTITY_PREFIX);
@@ -540,8 +554,8 @@ static char *identity_of(grpc_call *call)
     return found;
 }
 
-struct kml_stream *kml_stream_accept(struct kml_loop *loop, grpc_call *call, const struct kml_stream_limits *limits,
-                                     unsigned *live)
+struct kml_stream *kml_stream_accept(struct kml_loop *loop, grpc_call *call,
+                                     const struct kml_stream_limits *limits, unsigned *live)
 {
     struct kml_stream *s = make(loop, call, limits, live);
     s->is_server = true;

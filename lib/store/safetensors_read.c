@@ -102,7 +102,8 @@ static int check_size(const struct kml_scan *scan, const struct kml_tensor *t, s
             return kml_scan_fail(scan, err, "a shape beyond 64 bits");
         }
     }
-    return bytes == t->data.size ? 0 : kml_scan_fail(scan, err, "data_offsets do not agree with shape and dtype");
+    return bytes == t->data.size ? 0
+                                 : kml_scan_fail(scan, err, "data_offsets do not agree with shape and dtype");
 }
 
 static enum part part_of(const char *key)
@@ -122,7 +123,8 @@ static int read_part(struct reader *r, struct kml_tensor *t, unsigned *seen, str
     unsigned part = part_of(key);
     kml_free(key);
     if (part == 0 || (*seen & part) != 0) {
-        return kml_scan_fail(&r->scan, err, "a tensor has dtype, shape and data_offsets, each once, and nothing else");
+        return kml_scan_fail(&r->scan, err,
+                             "a tensor has dtype, shape and data_offsets, each once, and nothing else");
     }
     *seen |= part;
     if (kml_scan_expect(&r->scan, ':', err) != 0) {

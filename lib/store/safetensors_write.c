@@ -23,7 +23,8 @@ static int put_string(struct kml_buf *out, const char *text, struct kml_err *err
     return code == 0 ? kml_buf_puts(out, "\"", err) : code;
 }
 
-static int put_metadata(struct kml_buf *out, const struct kml_metadata *metadata, uint32_t count, struct kml_err *err)
+static int put_metadata(struct kml_buf *out, const struct kml_metadata *metadata, uint32_t count,
+                        struct kml_err *err)
 {
     int code = kml_buf_puts(out, "\"__metadata__\":{", err);
     for (uint32_t i = 0; code == 0 && i < count; i++) {

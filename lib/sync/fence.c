@@ -23,14 +23,16 @@ static struct kml_fence_seat *seat_of(const struct kml_fence *f, uint32_t worker
     return &f->seat[worker];
 }
 
-int kml_fence_admit(struct kml_fence *f, uint32_t worker, uint64_t incarnation, bool *replaced, struct kml_err *err)
+int kml_fence_admit(struct kml_fence *f, uint32_t worker, uint64_t incarnation, bool *replaced,
+                    struct kml_err *err)
 {
     struct kml_fence_seat *seat = seat_of(f, worker);
     if (incarnation == 0) {
         return kml_fail(err, KML_INVALID, "worker %u: incarnation 0; it must be a random number", worker);
     }
     if (incarnation == seat->former) {
-        return kml_fail(err, KML_FENCED, "worker %u: this process was given up or replaced; start a new one", worker);
+        return kml_fail(err, KML_FENCED, "worker %u: this process was given up or replaced; start a new one",
+                        worker);
     }
     *replaced = seat->incarnation != 0 && seat->incarnation != incarnation;
     if (seat->incarnation == incarnation) {
@@ -49,8 +51,8 @@ void kml_fence_dismiss(struct kml_fence *f, uint32_t worker)
     }
 }
 
-enum kml_verdict kml_fence_push(const struct kml_fence *f, uint32_t worker, uint64_t incarnation, uint64_t step,
-                                uint64_t generation)
+enum kml_verdict kml_fence_push(const struct kml_fence *f, uint32_t worker, uint64_t incarnation,
+                                uint64_t step, uint64_t generation)
 {
     const struct kml_fence_seat *seat = seat_of(f, worker);
     if (generation != f->generation || incarnation == 0 || incarnation != seat->incarnation) {

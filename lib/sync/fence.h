@@ -60,8 +60,8 @@ int kml_fence_admit(struct kml_fence *f, uint32_t worker, uint64_t incarnation, 
 void kml_fence_dismiss(struct kml_fence *f, uint32_t worker);
 
 /* Does a push, a piece of it or a report of it, still count? Changes nothing. */
-enum kml_verdict kml_fence_push(const struct kml_fence *f, uint32_t worker, uint64_t incarnation, uint64_t step,
-                                uint64_t generation);
+enum kml_verdict kml_fence_push(const struct kml_fence *f, uint32_t worker, uint64_t incarnation,
+                                uint64_t step, uint64_t generation);
 
 /* A step is complete here; a step was committed or abandoned. Both may be said twice. */
 void kml_fence_staged(struct kml_fence *f, uint32_t worker, uint64_t step);

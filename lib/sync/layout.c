@@ -59,7 +59,8 @@ static int check_tensor(const struct kml_layout *l, const char *name, const uint
         return kml_fail(err, KML_TOO_LARGE, "%s: a model has at most %u tensors", name, KML_LAYOUT_TENSORS);
     }
     if (dims > KML_LAYOUT_DIMS) {
-        return kml_fail(err, KML_INVALID, "%s: %u dimensions, at most %d are allowed", name, dims, KML_LAYOUT_DIMS);
+        return kml_fail(err, KML_INVALID, "%s: %u dimensions, at most %d are allowed", name, dims,
+                        KML_LAYOUT_DIMS);
     }
     for (uint32_t d = 0; d < dims; d++) {
         if (shape[d] == 0) {
@@ -74,7 +75,8 @@ static int check_tensor(const struct kml_layout *l, const char *name, const uint
     return 0;
 }
 
-int kml_layout_add(struct kml_layout *l, const char *name, const uint32_t *shape, uint32_t dims, struct kml_err *err)
+int kml_layout_add(struct kml_layout *l, const char *name, const uint32_t *shape, uint32_t dims,
+                   struct kml_err *err)
 {
     if (check_tensor(l, name, shape, dims, err) != 0) {
         return -1;

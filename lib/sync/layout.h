@@ -52,6 +52,7 @@ const struct kml_layout_tensor *kml_layout_find(const struct kml_layout *l, cons
  * Are they the same, names, order and shapes? Otherwise KML_PROTOCOL with the first difference, such as
  * "layer.0.weight: [128,784] here, [64,784] in the job".
  */
-int kml_layout_same(const struct kml_layout *here, const struct kml_layout *job, struct kml_err *err) KML_MUST_CHECK;
+int kml_layout_same(const struct kml_layout *here, const struct kml_layout *job,
+                    struct kml_err *err) KML_MUST_CHECK;
 
 #endif

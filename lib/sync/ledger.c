@@ -43,7 +43,8 @@ int kml_ledger_init(struct kml_ledger *l, enum kml_ledger_policy policy, bool lo
                         (unsigned long long)positions, epochs);
     }
     if (shards == 0 || shards > capacity) {
-        return kml_fail(err, KML_INVALID, "%u workers own shards, but there is room for 1 to %u", shards, capacity);
+        return kml_fail(err, KML_INVALID, "%u workers own shards, but there is room for 1 to %u", shards,
+                        capacity);
     }
     *l = (struct kml_ledger){.policy = policy,
                              .lockstep = lockstep || policy == KML_LEDGER_STATIC,

@@ -59,16 +59,16 @@ struct kml_ledger_epoch {
 struct kml_ledger {
     enum kml_ledger_policy policy;
     bool lockstep;
-    uint64_t positions;             /* N */
-    uint32_t epochs;                /* how many there are in all */
-    uint32_t closed;                /* epochs that are done: 0 .. closed - 1 */
-    uint32_t opened;                /* epochs that were ever opened; open now are closed .. opened - 1 */
-    uint32_t shards;                /* m */
-    uint32_t capacity;              /* workers 0 .. capacity - 1; those from m on own no shard */
-    uint64_t *cut;                  /* [m + 1], shard i is [cut[i], cut[i + 1]) */
-    bool *forfeited;                /* [capacity], lost for good: its shard of the coming epochs is common */
-    uint64_t *committed;            /* [capacity], samples done by each worker, over all epochs */
-    uint64_t *own;                  /* [2 * capacity], free samples that w owns in e: own[(e % 2) * capacity + w] */
+    uint64_t positions;  /* N */
+    uint32_t epochs;     /* how many there are in all */
+    uint32_t closed;     /* epochs that are done: 0 .. closed - 1 */
+    uint32_t opened;     /* epochs that were ever opened; open now are closed .. opened - 1 */
+    uint32_t shards;     /* m */
+    uint32_t capacity;   /* workers 0 .. capacity - 1; those from m on own no shard */
+    uint64_t *cut;       /* [m + 1], shard i is [cut[i], cut[i + 1]) */
+    bool *forfeited;     /* [capacity], lost for good: its shard of the coming epochs is common */
+    uint64_t *committed; /* [capacity], samples done by each worker, over all epochs */
+    uint64_t *own;       /* [2 * capacity], free samples that w owns in e: own[(e % 2) * capacity + w] */
     struct kml_ledger_epoch row[2]; /* epoch e lives in row[e % 2] */
 };
 

@@ -29,16 +29,17 @@ int kml_shardmap_init(struct kml_shardmap *m, uint64_t floats, uint32_t shards, 
         return kml_fail(err, KML_INVALID, "%u shards: there can be 1 to %u", shards, KML_SHARDS_MAX);
     }
     if (floats > KML_FLOATS_MAX) {
-        return kml_fail(err, KML_INVALID, "a model of %llu parameters: the largest is %llu", (unsigned long long)floats,
-                        (unsigned long long)KML_FLOATS_MAX);
+        return kml_fail(err, KML_INVALID, "a model of %llu parameters: the largest is %llu",
+                        (unsigned long long)floats, (unsigned long long)KML_FLOATS_MAX);
     }
     if (floats < shards) {
-        return kml_fail(err, KML_INVALID, "%llu parameters cannot be spread over %u shards; use fewer PS replicas",
+        return kml_fail(err, KML_INVALID,
+                        "%llu parameters cannot be spread over %u shards; use fewer PS replicas",
                         (unsigned long long)floats, shards);
     }
     if (chunk_floats < LINE || chunk_floats > KML_CHUNK_FLOATS_MAX || chunk_floats % LINE != 0) {
-        return kml_fail(err, KML_INVALID, "chunks of %u floats: a multiple of %u up to %u is needed", chunk_floats,
-                        LINE, KML_CHUNK_FLOATS_MAX);
+        return kml_fail(err, KML_INVALID, "chunks of %u floats: a multiple of %u up to %u is needed",
+                        chunk_floats, LINE, KML_CHUNK_FLOATS_MAX);
     }
     uint64_t size = fit(floats, shards, chunk_floats);
     *m = (struct kml_shardmap){.floats = floats,

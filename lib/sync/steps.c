@@ -41,10 +41,11 @@ static int judge(struct kml_steps *s, struct kml_member *m, struct kml_err *err)
                         m->worker, (unsigned long long)m->step);
     }
     if (s->refused_in_a_row >= KML_REFUSED_IN_A_ROW) {
-        return kml_fail(err, KML_INVALID,
-                        "worker %u, step %llu: the gradient holds NaN or Inf, %d in a row; lower the learning "
-                        "rate or set gradientClipNorm",
-                        m->worker, (unsigned long long)m->step, KML_REFUSED_IN_A_ROW);
+        return kml_fail(
+            err, KML_INVALID,
+            "worker %u, step %llu: the gradient holds NaN or Inf, %d in a row; lower the learning "
+            "rate or set gradientClipNorm",
+            m->worker, (unsigned long long)m->step, KML_REFUSED_IN_A_ROW);
     }
     return 0;
 }

@@ -5,7 +5,8 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "float data lie in memory as they go over the wire");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "float data lie in memory as they go over the wire");
 
 /* Wire types of protobuf; 3 and 4 (groups) are no part of proto3. */
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
@@ -19,6 +20,7 @@ enum {
     CHUNK_PAYLOAD = 6,
     CHUNK_CRC32C = 7,
     CHUNK_OPEN = 8,
+    CHUNK_ELEMENTS = 9,
     CHUNK_DATA = 15
 };
 
@@ -29,7 +31,9 @@ enum {
     OPEN_INDEX = 4,
     OPEN_INCARNATION = 5,
     OPEN_GENERATION = 6,
-    OPEN_CHECKSUM = 7
+    OPEN_CHECKSUM = 7,
+    OPEN_SHARED_PID = 8,
+    OPEN_SHARED_FD = 9
 };
 
 /* ---- Writing ---- */
@@ -83,14 +87,17 @@ static void put_open(struct pen *p, const struct kml_open *o)
     put_number(&in, OPEN_INCARNATION, o->incarnation);
     put_number(&in, OPEN_GENERATION, o->generation);
     put_number(&in, OPEN_CHECKSUM, o->checksum);
+    put_number(&in, OPEN_SHARED_PID, o->shared_pid);
+    put_number(&in, OPEN_SHARED_FD, o->shared_fd);
     put_bytes(p, CHUNK_OPEN, body, (size_t)(in.at - body));
 }
 
-int kml_chunk_header(const struct kml_chunk *c, uint8_t out[KML_CHUNK_HEADER_MAX], size_t *size, struct kml_err *err)
+int kml_chunk_header(const struct kml_chunk *c, uint8_t out[KML_CHUNK_HEADER_MAX], size_t *size,
+                     struct kml_err *err)
 {
-    if (c->elements > KML_CHUNK_BYTES_MAX / 4) {
-        return kml_fail(err, KML_TOO_LARGE, "a chunk of %llu elements, at most %u", (unsigned long long)c->elements,
-                        KML_CHUNK_BYTES_MAX / 4);
+    if (!c->shared && c->elements > KML_CHUNK_BYTES_MAX / 4) {
+        return kml_fail(err, KML_TOO_LARGE, "a chunk of %llu elements, at most %u",
+                        (unsigned long long)c->elements, KML_CHUNK_BYTES_MAX / 4);
     }
     struct pen p = {out};
     put_number(&p, CHUNK_STEP, c->step);
@@ -106,7 +113,9 @@ int kml_chunk_header(const struct kml_chunk *c, uint8_t out[KML_CHUNK_HEADER_MAX
     if (c->has_open) {
         put_open(&p, &c->open);
     }
-    if (c->elements > 0) {
+    if (c->shared) {
+        put_number(&p, CHUNK_ELEMENTS, c->elements);
+    } else if (c->elements > 0) {
         put_tag(&p, CHUNK_DATA, WIRE_BYTES);
         put_varint(&p, c->elements * 4);
     }
@@ -188,9 +197,13 @@ static int get_field(struct kml_cursor *c, struct field *f, struct kml_err *err)
     if (!get_varint(c, 5, &tag, &nonzero)) {
         return broken(err, "a field's number does not end");
     }
-    f->number = (uint32_t)(tag >> 3) & 0x1fffffff;
+    f->number = (uint32_t)(tag >> 3);
     f->wire = tag & 7;
-    return get_value(c, f) ? 0 : broken(err, "a field's value is cut off or of a kind that proto3 does not have");
+    if (f->number == 0) {
+        return broken(err, "a field has the number 0");
+    }
+    return get_value(c, f) ? 0
+                           : broken(err, "a field's value is cut off or of a kind that proto3 does not have");
 }
 
 static int want(const struct field *f, uint32_t wire, struct kml_err *err)
@@ -213,7 +226,7 @@ static int read_job_uid(const struct field *f, struct kml_open *o, struct kml_er
 
 static int read_open_field(const struct field *f, struct kml_open *o, struct kml_err *err)
 {
-    if (f->number < OPEN_PROTOCOL || f->number > OPEN_CHECKSUM) {
+    if (f->number < OPEN_PROTOCOL || f->number > OPEN_SHARED_FD) {
         return 0;
     }
     if (want(f, f->number == OPEN_JOB_UID ? WIRE_BYTES : WIRE_VARINT, err) != 0) {
@@ -236,6 +249,12 @@ static int read_open_field(const struct field *f, struct kml_open *o, struct kml
         return 0;
     case OPEN_GENERATION:
         o->generation = f->value;
+        return 0;
+    case OPEN_SHARED_PID:
+        o->shared_pid = (uint32_t)f->value;
+        return 0;
+    case OPEN_SHARED_FD:
+        o->shared_fd = (uint32_t)f->value;
         return 0;
     default:
         o->checksum = f->nonzero;
@@ -275,13 +294,14 @@ static uint32_t wire_of(uint32_t number)
 struct reading {
     struct kml_chunk *out;
     uint32_t dtype;
+    uint64_t elements; /* in shared memory */
     size_t data_size;
 };
 
 static int read_field(const struct field *f, struct reading *r, struct kml_err *err)
 {
     struct kml_chunk *out = r->out;
-    bool known = (f->number >= CHUNK_STEP && f->number <= CHUNK_OPEN) || f->number == CHUNK_DATA;
+    bool known = (f->number >= CHUNK_STEP && f->number <= CHUNK_ELEMENTS) || f->number == CHUNK_DATA;
     if (!known) {
         return 0;
     }
@@ -313,6 +333,9 @@ static int read_field(const struct field *f, struct reading *r, struct kml_err *
         return 0;
     case CHUNK_OPEN:
         return read_open(f, out, err);
+    case CHUNK_ELEMENTS:
+        r->elements = f->value;
+        return 0;
     default:
         out->data = f->bytes;
         r->data_size = f->size;
@@ -330,7 +353,11 @@ static int check(const struct reading *r, struct kml_err *err)
         return kml_fail(err, KML_INVALID, "a chunk of %zu bytes of data, no multiple of 4", r->data_size);
     }
     if (r->data_size > KML_CHUNK_BYTES_MAX) {
-        return kml_fail(err, KML_TOO_LARGE, "a chunk of %zu bytes of data, at most %u", r->data_size, KML_CHUNK_BYTES_MAX);
+        return kml_fail(err, KML_TOO_LARGE, "a chunk of %zu bytes of data, at most %u", r->data_size,
+                        KML_CHUNK_BYTES_MAX);
+    }
+    if (r->elements > 0 && r->data_size > 0) {
+        return kml_fail(err, KML_INVALID, "a chunk with data, which says that they are in shared memory");
     }
     return 0;
 }
@@ -338,7 +365,7 @@ static int check(const struct reading *r, struct kml_err *err)
 int kml_chunk_parse(const struct kml_slices *message, struct kml_chunk *out, struct kml_err *err)
 {
     struct kml_chunk parsed = {0};
-    struct reading r = {&parsed, 0, 0};
+    struct reading r = {.out = &parsed};
     struct kml_cursor c = kml_cursor_of(message);
     while (c.left > 0) {
         struct field f;
@@ -349,7 +376,8 @@ int kml_chunk_parse(const struct kml_slices *message, struct kml_chunk *out, str
     if (check(&r, err) != 0) {
         return -1;
     }
-    parsed.elements = r.data_size / 4;
+    parsed.shared = r.elements > 0;
+    parsed.elements = parsed.shared ? r.elements : r.data_size / 4;
     *out = parsed;
     return 0;
 }
@@ -357,6 +385,10 @@ int kml_chunk_parse(const struct kml_slices *message, struct kml_chunk *out, str
 int kml_chunk_copy(const struct kml_chunk *c, float *to, struct kml_err *err)
 {
     struct kml_cursor data = c->data;
+    if (c->elements > data.left / 4) { /* a peer may say `shared` on a stream that shares nothing */
+        return kml_fail(err, KML_INVALID,
+                        "a chunk whose data are said to be in shared memory, and there is none");
+    }
     uint8_t *at = (uint8_t *)to;
     uint32_t crc = 0;
     for (size_t left = c->elements * 4; left > 0;) {
@@ -368,8 +400,26 @@ int kml_chunk_copy(const struct kml_chunk *c, float *to, struct kml_err *err)
         left -= run.size;
     }
     if (c->has_crc && crc != c->crc32c) {
-        return kml_fail(err, KML_INVALID, "checksum of a chunk is %08x, its data have %08x: damaged on the way", c->crc32c,
+        return kml_fail(err, KML_INVALID,
+                        "checksum of a chunk is %08x, its data have %08x: damaged on the way", c->crc32c,
                         crc);
     }
     return 0;
+}
+
+/* ---- Shared memory ---- */
+
+size_t kml_area_bytes(uint64_t floats)
+{
+    return (floats * sizeof(float) + 4095) / 4096 * 4096;
+}
+
+float *kml_area_gradient(uint8_t *memory)
+{
+    return (float *)(void *)memory;
+}
+
+float *kml_area_parameters(uint8_t *memory, uint64_t floats, uint64_t version)
+{
+    return (float *)(void *)(memory + (1 + version % 2) * kml_area_bytes(floats));
 }

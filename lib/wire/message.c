@@ -1,7 +1,5 @@
 #include "wire/message.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 
 int kml_message_pack(const ProtobufCMessage *m, struct kml_buf *out, struct kml_err *err)
@@ -20,7 +18,8 @@ int kml_message_pack(const ProtobufCMessage *m, struct kml_buf *out, struct kml_
     return 0;
 }
 
-/* ---- Memory: an unpacked message may be many times larger than its bytes, so what it may take is bounded ---- */
+/* ---- Memory: an unpacked message may be many times larger than its bytes, so what it may take is bounded
+ * ---- */
 
 #define BUDGET_BASE ((size_t)8 << 20)
 #define BUDGET_FACTOR 24
@@ -36,25 +35,26 @@ static void *take(void *self, size_t size)
         return NULL;
     }
     b->left -= size;
-    return malloc(size);
+    return kml_try_alloc(size);
 }
 
 static void give(void *self, void *p)
 {
     (void)self;
-    free(p);
+    kml_free(p);
 }
 
 void kml_message_free(ProtobufCMessage *m)
 {
     if (m != NULL) {
-        protobuf_c_message_free_unpacked(m, NULL); /* free(3), as `give` */
+        protobuf_c_message_free_unpacked(m, NULL); /* free(3), which kml_free is */
     }
 }
 
 /* ---- Strings: proto3 wants UTF-8, protobuf-c takes anything ---- */
 
-/* Length of the sequence at `s` (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF); 0 when it is none. */
+/* Length of the sequence at `s` (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF); 0 when it is
+ * none. */
 static size_t sequence(const unsigned char *s)
 {
     if (s[0] < 0x80) {
@@ -107,7 +107,8 @@ static const ProtobufCFieldDescriptor *bad_value(const ProtobufCFieldDescriptor 
     return inner == NULL ? NULL : bad_string(inner);
 }
 
-static const ProtobufCFieldDescriptor *bad_in_list(const ProtobufCFieldDescriptor *f, const ProtobufCMessage *m)
+static const ProtobufCFieldDescriptor *bad_in_list(const ProtobufCFieldDescriptor *f,
+                                                   const ProtobufCMessage *m)
 {
     size_t count = *(const size_t *)member(m, f->quantifier_offset);
     void *const *list = *(void *const *const *)member(m, f->offset);
@@ -141,8 +142,8 @@ static const ProtobufCFieldDescriptor *bad_string(const ProtobufCMessage *m)
 
 /* ---- Unpacking ---- */
 
-static int unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t size, ProtobufCMessage **out,
-                  struct kml_err *err)
+static int unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t size,
+                  ProtobufCMessage **out, struct kml_err *err)
 {
     struct budget budget = {BUDGET_BASE + BUDGET_FACTOR * size};
     ProtobufCAllocator allocator = {take, give, &budget};
@@ -159,8 +160,8 @@ static int unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, s
     return 0;
 }
 
-int kml_message_unpack(const ProtobufCMessageDescriptor *type, const struct kml_slices *bytes, ProtobufCMessage **out,
-                       struct kml_err *err)
+int kml_message_unpack(const ProtobufCMessageDescriptor *type, const struct kml_slices *bytes,
+                       ProtobufCMessage **out, struct kml_err *err)
 {
     if (bytes->size > KML_CONTROL_MAX) {
         return kml_fail(err, KML_TOO_LARGE, "a %s of %zu bytes, at most %u", type->short_name, bytes->size,

@@ -18,7 +18,8 @@ struct kml_view kml_cursor_run(struct kml_cursor *c, size_t most)
     if (most == 0) {
         return (struct kml_view){NULL, 0};
     }
-    while (c->at == c->part->size) { /* at the end of a part, or in an empty one; one that has bytes must follow */
+    while (c->at ==
+           c->part->size) { /* at the end of a part, or in an empty one; one that has bytes must follow */
         c->part++;
         c->at = 0;
     }

@@ -9,8 +9,8 @@
 #include "base/err.h"
 
 /*
- * One received message as it lies in memory: scattered over parts of any length (0 too), with no alignment. Borrowed for
- * the length of the callback that brought it.
+ * One received message as it lies in memory: scattered over parts of any length (0 too), with no alignment.
+ * Borrowed for the length of the callback that brought it.
  */
 struct kml_slices {
     const struct kml_view *part; /* [count] */
@@ -28,7 +28,8 @@ struct kml_cursor {
 
 struct kml_slices kml_slices_of(const struct kml_view *one); /* a message of one part */
 struct kml_cursor kml_cursor_of(const struct kml_slices *s);
-bool kml_cursor_copy(struct kml_cursor *c, void *to, size_t size); /* false, nothing moved, when fewer bytes are left */
+bool kml_cursor_copy(struct kml_cursor *c, void *to,
+                     size_t size); /* false, nothing moved, when fewer bytes are left */
 bool kml_cursor_skip(struct kml_cursor *c, size_t size);
 /* The next run of contiguous bytes, at most `most`; moves past it. Size 0 at the end. */
 struct kml_view kml_cursor_run(struct kml_cursor *c, size_t most);

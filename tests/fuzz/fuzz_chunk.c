@@ -31,38 +31,77 @@ static struct kml_slices cut(uint8_t length, const uint8_t *data, size_t size, s
     return (struct kml_slices){parts, count, size};
 }
 
-/* How often `open` stands in a message that protobuf-c has accepted: nothing in it is cut off. */
-static unsigned opens(const uint8_t *data, size_t size)
+/* A field of a message that protobuf-c has accepted: nothing in it is cut off. */
+struct field {
+    uint32_t number;
+    uint32_t wire;
+    size_t body; /* of a field with a length: where it starts */
+    size_t end;
+};
+
+static uint64_t varint(const uint8_t *data, size_t *at)
 {
-    unsigned found = 0;
-    for (size_t at = 0; at < size;) {
-        uint64_t number[2] = {0, 0}; /* tag; value or length */
-        unsigned wire = 0;
-        for (int i = 0; i < 2; i++) {
-            for (unsigned shift = 0;; shift += 7) {
-                uint8_t byte = data[at++];
-                number[i] |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
-                if ((byte & 0x80) == 0) {
-                    break;
-                }
-            }
-            wire = number[0] & 7;
-            if (wire == 1 || wire == 5) {
-                at += wire == 1 ? 8 : 4;
-                break;
-            }
+    uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+        uint8_t byte = data[(*at)++];
+        value |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
+        if ((byte & 0x80) == 0) {
+            return value;
         }
-        at += wire == 2 ? number[1] : 0;
-        found += (number[0] & 0xffffffff) >> 3 == 8;
     }
-    return found;
+}
+
+static struct field field_at(const uint8_t *data, size_t at)
+{
+    uint64_t tag = varint(data, &at);
+    struct field f = {(uint32_t)(tag >> 3), tag & 7, 0, at};
+    if (f.wire == 0) {
+        (void)varint(data, &f.end);
+    } else if (f.wire == 2) {
+        uint64_t length = varint(data, &f.end);
+        f.body = f.end;
+        f.end += length;
+    } else {
+        f.end += f.wire == 1 ? 8 : 4;
+    }
+    return f;
+}
+
+/* protobuf-c takes a boolean of any wire type, and the field number 0 when it is written in two bytes; we do not. */
+static bool is_odd_open(const uint8_t *data, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        struct field f = field_at(data, at);
+        if ((f.number == 7 && f.wire != 0) || f.number == 0) {
+            return true;
+        }
+        at = f.end;
+    }
+    return false;
+}
+
+/* Nor do we take `open` twice, which protobuf-c merges. */
+static bool is_odd(const uint8_t *data, size_t size)
+{
+    unsigned opens = 0;
+    bool odd = false;
+    for (size_t at = 0; at < size;) {
+        struct field f = field_at(data, at);
+        odd = odd || f.number == 0;
+        if (f.number == 8) {
+            opens++;
+            odd = odd || is_odd_open(data + f.body, f.end - f.body);
+        }
+        at = f.end;
+    }
+    return odd || opens > 1;
 }
 
 /* Valid protobuf that we refuse on purpose. */
 static bool out_of_bounds(const Kunal__V1__Chunk *m, const uint8_t *data, size_t size)
 {
-    return m->data.len % 4 != 0 || m->data.len > KML_CHUNK_BYTES_MAX || m->dtype != 0 || opens(data, size) > 1 ||
-           (m->open != NULL && strlen(m->open->job_uid) >= 64);
+    return m->data.len % 4 != 0 || m->data.len > KML_CHUNK_BYTES_MAX || m->dtype != 0 || is_odd(data, size) ||
+           (m->elements > 0 && m->data.len > 0) || (m->open != NULL && strlen(m->open->job_uid) >= 64);
 }
 
 static void same_open(const struct kml_open *a, const Kunal__V1__Open *b)
@@ -74,6 +113,8 @@ static void same_open(const struct kml_open *a, const Kunal__V1__Open *b)
     KML_BUG_ON(a->incarnation != b->incarnation);
     KML_BUG_ON(a->generation != b->generation);
     KML_BUG_ON(a->checksum != (b->checksum != 0));
+    KML_BUG_ON(a->shared_pid != b->shared_pid);
+    KML_BUG_ON(a->shared_fd != b->shared_fd);
 }
 
 static void same(const struct kml_chunk *a, const Kunal__V1__Chunk *b)
@@ -88,7 +129,11 @@ static void same(const struct kml_chunk *a, const Kunal__V1__Chunk *b)
     if (b->open != NULL) {
         same_open(&a->open, b->open);
     }
-    KML_BUG_ON(a->elements * 4 != b->data.len);
+    KML_BUG_ON(a->shared != (b->elements > 0));
+    KML_BUG_ON(a->elements != (a->shared ? b->elements : b->data.len / 4));
+    if (a->shared) {
+        return;
+    }
     struct kml_chunk unchecked = *a;
     unchecked.has_crc = false;
     float *copy = kml_try_alloc(b->data.len);
@@ -104,16 +149,17 @@ static void round_trip(const struct kml_chunk *c)
     size_t size = 0;
     KML_BUG_ON(kml_chunk_header(c, header, &size, NULL) != 0);
     struct kml_cursor data = c->data;
-    uint8_t *payload = kml_try_alloc(c->elements * 4);
-    KML_BUG_ON(payload == NULL || !kml_cursor_copy(&data, payload, c->elements * 4));
-    struct kml_view parts[2] = {{header, size}, {payload, c->elements * 4}};
-    struct kml_slices message = {parts, 2, size + c->elements * 4};
+    size_t bytes = c->shared ? 0 : c->elements * 4;
+    uint8_t *payload = kml_try_alloc(bytes);
+    KML_BUG_ON(payload == NULL || !kml_cursor_copy(&data, payload, bytes));
+    struct kml_view parts[2] = {{header, size}, {payload, bytes}};
+    struct kml_slices message = {parts, 2, size + bytes};
     struct kml_chunk again;
     KML_BUG_ON(kml_chunk_parse(&message, &again, NULL) != 0);
     KML_BUG_ON(again.step != c->step || again.version != c->version || again.shard != c->shard ||
                again.offset != c->offset || again.payload != c->payload || again.has_crc != c->has_crc ||
                again.crc32c != c->crc32c || again.has_open != c->has_open || again.elements != c->elements ||
-               memcmp(&again.open, &c->open, sizeof c->open) != 0);
+               again.shared != c->shared || memcmp(&again.open, &c->open, sizeof c->open) != 0);
     kml_free(payload);
 }
 

@@ -31,8 +31,8 @@ static void wrong_speeds_are_refused_with_the_reason(void **state)
         const char *text;
         const char *says;
     } cases[] = {
-        {"1,0.5", "4 workers"}, {"1,1,1,1,1", "5 numbers"}, {"1,0,1,1", "above 0"},
-        {"1,-2,1,1", "above 0"}, {"1,fast,1,1", "number"},  {"", "number"},
+        {"1,0.5", "4 workers"},  {"1,1,1,1,1", "5 numbers"}, {"1,0,1,1", "above 0"},
+        {"1,-2,1,1", "above 0"}, {"1,fast,1,1", "number"},   {"", "number"},
     };
     for (size_t i = 0; i < KML_COUNT(cases); i++) {
         struct kml_pace p;
@@ -74,10 +74,14 @@ static void a_wrong_line_of_a_profile_is_named(void **state)
         const char *text;
         const char *says;
     } cases[] = {
-        {"1 0 1\n2 0\n", "p:2: a line needs three"}, {"1 0 1 1\n", "p:1: a line needs three"},
-        {"5 0 1\n4 0 1\n", "p:2: 4 seconds"},        {"-1 0 1\n", "p:1: -1 seconds"},
-        {"1 2 1\n", "p:1: there is no worker 2"},    {"1 0 0\n", "p:1: a speed of 0"},
-        {"x 0 1\n", "p:1"},                          {"1 -1 1\n", "p:1"},
+        {"1 0 1\n2 0\n", "p:2: a line needs three"},
+        {"1 0 1 1\n", "p:1: a line needs three"},
+        {"5 0 1\n4 0 1\n", "p:2: 4 seconds"},
+        {"-1 0 1\n", "p:1: -1 seconds"},
+        {"1 2 1\n", "p:1: there is no worker 2"},
+        {"1 0 0\n", "p:1: a speed of 0"},
+        {"x 0 1\n", "p:1"},
+        {"1 -1 1\n", "p:1"},
     };
     for (size_t i = 0; i < KML_COUNT(cases); i++) {
         struct kml_pace p;

@@ -25,7 +25,7 @@ static void every_dtype_is_read_as_the_number_it_is(void **state)
         {KML_I16, {0xfe, 0xff}, -2},
         {KML_U16, {0xfe, 0xff}, 65534},
         {KML_F16, {0x00, 0x3c}, 1},
-        {KML_F16, {0xff, 0x7b}, 65504},            /* the largest */
+        {KML_F16, {0xff, 0x7b}, 65504},                  /* the largest */
         {KML_F16, {0x01, 0x00}, 5.9604644775390625e-08}, /* the smallest subnormal, 2^-24 */
         {KML_F16, {0x00, 0xc1}, -2.5},
         {KML_BF16, {0x80, 0x3f}, 1},

@@ -103,7 +103,8 @@ static void no_exit_code_pretends_that_kunal_itself_was_killed(void **state)
 static void what_is_left_over_in_a_shell_does_not_steer_a_worker(void **state)
 {
     (void)state;
-    char *const from[] = {(char[]){"HOME=/h"}, (char[]){"KUNAL_PACE_NS=9"}, (char[]){"KUNAL_LOG=text"}, (char[]){"A=1"}, NULL};
+    char *const from[] = {(char[]){"HOME=/h"}, (char[]){"KUNAL_PACE_NS=9"}, (char[]){"KUNAL_LOG=text"}, (char[]){"A=1"},
+                          NULL};
     struct kml_environment e;
     kml_environment_init(&e, from);
     assert_null(kml_environment_get(&e, "KUNAL_PACE_NS"));
@@ -134,7 +135,8 @@ static void proc_is_read_also_when_the_name_has_parentheses(void **state)
 {
     (void)state;
     struct kml_procstat p = {0};
-    assert_true(kml_procstat_parse("42 (a) (b c) S 1 42 42 0 -1 4194560 900 0 0 0 150 50 7 8 20 0 5 0 100 1 2", "1000 250 3", &p));
+    assert_true(kml_procstat_parse("42 (a) (b c) S 1 42 42 0 -1 4194560 900 0 0 0 150 50 7 8 20 0 5 0 100 1 2",
+                                   "1000 250 3", &p));
     assert_int_equal(p.cpu_ticks, 200);
     assert_int_equal(p.resident, 250);
     assert_false(kml_procstat_parse("42", "1000 250", &p));

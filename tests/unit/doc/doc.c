@@ -38,18 +38,49 @@ static void plain_scalars_follow_the_core_schema(void **state)
         const char *yaml;
         const char *json;
     } cases[] = {
-        {"~", "null"},           {"null", "null"},       {"Null", "null"},       {"nUll", "\"nUll\""},
-        {"true", "true"},        {"FALSE", "false"},     {"yes", "\"yes\""},     {"no", "\"no\""},
-        {"on", "\"on\""},        {"off", "\"off\""},     {"y", "\"y\""},         {"12", "12"},
-        {"-7", "-7"},            {"+7", "7"},            {"0x1F", "31"},         {"0o17", "15"},
-        {"017", "17"},           {"0b1", "\"0b1\""},     {"1_000", "\"1_000\""}, {"1.5", "1.5"},
-        {".5", "0.5"},           {"5.", "5.0"},          {"1e3", "1000.0"},      {"-2.5E-3", "-0.0025"},
-        {"1e", "\"1e\""},        {"e3", "\"e3\""},       {".", "\".\""},         {"-", NULL},
-        {"1.2.3", "\"1.2.3\""},  {"12:30", "\"12:30\""}, {"'12'", "\"12\""},     {"\"true\"", "\"true\""},
-        {"''", "\"\""},          {"250m", "\"250m\""},   {"0x", "\"0x\""},       {"file:///a", "\"file:///a\""},
-        {"9223372036854775807", "9223372036854775807"},  {"-9223372036854775808", "-9223372036854775808"},
-        {"[]", "[]"},            {"{}", "{}"},           {"2001-01-01", "\"2001-01-01\""},
-        {"|\n a\n b\n", "\"a\\nb\\n\""},                 {">\n a\n b\n", "\"a b\\n\""},
+        {"~", "null"},
+        {"null", "null"},
+        {"Null", "null"},
+        {"nUll", "\"nUll\""},
+        {"true", "true"},
+        {"FALSE", "false"},
+        {"yes", "\"yes\""},
+        {"no", "\"no\""},
+        {"on", "\"on\""},
+        {"off", "\"off\""},
+        {"y", "\"y\""},
+        {"12", "12"},
+        {"-7", "-7"},
+        {"+7", "7"},
+        {"0x1F", "31"},
+        {"0o17", "15"},
+        {"017", "17"},
+        {"0b1", "\"0b1\""},
+        {"1_000", "\"1_000\""},
+        {"1.5", "1.5"},
+        {".5", "0.5"},
+        {"5.", "5.0"},
+        {"1e3", "1000.0"},
+        {"-2.5E-3", "-0.0025"},
+        {"1e", "\"1e\""},
+        {"e3", "\"e3\""},
+        {".", "\".\""},
+        {"-", NULL},
+        {"1.2.3", "\"1.2.3\""},
+        {"12:30", "\"12:30\""},
+        {"'12'", "\"12\""},
+        {"\"true\"", "\"true\""},
+        {"''", "\"\""},
+        {"250m", "\"250m\""},
+        {"0x", "\"0x\""},
+        {"file:///a", "\"file:///a\""},
+        {"9223372036854775807", "9223372036854775807"},
+        {"-9223372036854775808", "-9223372036854775808"},
+        {"[]", "[]"},
+        {"{}", "{}"},
+        {"2001-01-01", "\"2001-01-01\""},
+        {"|\n a\n b\n", "\"a\\nb\\n\""},
+        {">\n a\n b\n", "\"a b\\n\""},
     };
     for (size_t i = 0; i < KML_COUNT(cases); i++) {
         if (cases[i].json == NULL) {
@@ -146,7 +177,8 @@ static void json_nodes_know_their_places(void **state)
 {
     (void)state;
     struct kml_doc doc;
-    read_good(&doc, "\xef\xbb\xbf{\"a\": {\n  \"b\" : [ 1.5, \n {\"c\": \"x\\\"]\"} , null, [], true],\r\n\"\\u00e9\": {\"d.e\": -2}},\n"
+    read_good(&doc, "\xef\xbb\xbf{\"a\": {\n  \"b\" : [ 1.5, \n {\"c\": \"x\\\"]\"} , null, [], true],\r\n\"\\u00e9\": "
+                    "{\"d.e\": -2}},\n"
                     "\t\"\xc3\xa9\xc3\xa9\": 3, \"\\ud83d\\ude00\": 4}\n");
     assert_place(&doc, "a", true, "t.yaml:1:2");
     assert_place(&doc, "a", false, "t.yaml:1:7");
@@ -269,12 +301,21 @@ static void a_bad_assignment_is_refused_and_changes_nothing(void **state)
         const char *assignment;
         const char *want;
     } cases[] = {
-        {"a.b", "has no value"},       {"=1", "has no value"},         {"a..b=1", "malformed"},
-        {".a=1", "malformed"},         {"a.=1", "malformed"},          {"a[=1", "malformed"},
-        {"a[x]=1", "malformed"},       {"a]=1", "malformed"},          {"l[0]x=1", "malformed"},
-        {"l[99999999999]=1", "malformed"},                             {"l[5]=1", "neither one nor the next"},
-        {"a.b.c=1", "'a.b' is of the kind integer, not map"},                  {"a[0]=1", "'a' is of the kind map, not list"},
-        {"l.x=1", "'l' is of the kind list, not map"},                         {"a.b=[1", "--set a.b=[1"},
+        {"a.b", "has no value"},
+        {"=1", "has no value"},
+        {"a..b=1", "malformed"},
+        {".a=1", "malformed"},
+        {"a.=1", "malformed"},
+        {"a[=1", "malformed"},
+        {"a[x]=1", "malformed"},
+        {"a]=1", "malformed"},
+        {"l[0]x=1", "malformed"},
+        {"l[99999999999]=1", "malformed"},
+        {"l[5]=1", "neither one nor the next"},
+        {"a.b.c=1", "'a.b' is of the kind integer, not map"},
+        {"a[0]=1", "'a' is of the kind map, not list"},
+        {"l.x=1", "'l' is of the kind list, not map"},
+        {"a.b=[1", "--set a.b=[1"},
         {"a.b=*x", "anchors"},
     };
     for (size_t i = 0; i < KML_COUNT(cases); i++) {
@@ -338,7 +379,8 @@ static void a_copy_is_equal_and_lives_alone(void **state)
 
 static void random_text(struct kml_rng *rng, struct kml_buf *out)
 {
-    static const char *const words[] = {"a", "null", "12", "1e5", "true", "x: y", "# no", "\xc3\xa9", "", " ", "\\n", "*x"};
+    static const char *const words[] = {"a",    "null",     "12", "1e5", "true", "x: y",
+                                        "# no", "\xc3\xa9", "",   " ",   "\\n",  "*x"};
     json_t *text = json_string(words[kml_rng_below(rng, KML_COUNT(words))]);
     char *dump = json_dumps(text, JSON_ENCODE_ANY);
     assert_int_equal(kml_buf_puts(out, dump, NULL), 0);

@@ -84,8 +84,10 @@ static void numbers_are_the_shortest_that_read_back(void **state)
     static const struct {
         double value;
         const char *text;
-    } known[] = {{0.1, "0.1"},     {1, "1.0"},           {-0.0, "-0.0"},      {1e300, "1e+300"},
-                 {5e-324, "5e-324"}, {0.1 + 0.2, "0.30000000000000004"}, {1e22, "1e+22"}, {123456789, "123456789.0"}};
+    } known[] = {{0.1, "0.1"},       {1, "1.0"},
+                 {-0.0, "-0.0"},     {1e300, "1e+300"},
+                 {5e-324, "5e-324"}, {0.1 + 0.2, "0.30000000000000004"},
+                 {1e22, "1e+22"},    {123456789, "123456789.0"}};
     char out[KML_JSON_REAL];
     for (size_t i = 0; i < KML_COUNT(known); i++) {
         kml_format_real(known[i].value, out);

@@ -82,7 +82,8 @@ static void the_cluster_has_its_own_defaults(void **state)
     assert_int_equal(l.job.transport, KML_JOB_TRANSPORT_MTLS);
     assert_string_equal(l.job.output.uri, "configmap://small-model");
     unload(&l);
-    load_good(&l, "spec.security.transport=Plaintext|spec.output.storageUri=pvc://c/m|spec.dataset.storageUri=pvc://c/d",
+    load_good(&l,
+              "spec.security.transport=Plaintext|spec.output.storageUri=pvc://c/m|spec.dataset.storageUri=pvc://c/d",
               KML_JOB_CLUSTER);
     assert_int_equal(l.job.transport, KML_JOB_TRANSPORT_PLAINTEXT);
     assert_string_equal(l.job.output.uri, "pvc://c/m");
@@ -300,18 +301,38 @@ static void random_overrides_give_a_job_that_reads_back_equal_or_a_refusal(void 
 {
     (void)state;
     static const char *const pool[] = {
-        "spec.model={kind: MLP, hiddenLayers: [8, 9]}", "spec.model.kind=Linear", "spec.model.activation=Tanh",
-        "spec.model.seed=77", "spec.dataset.validation=0.1", "spec.dataset.train={file: t.csv, labelColumn: 4}",
-        "spec.dataset.format=CSV", "spec.dataset.format=IDX", "spec.training.epochs=5", "spec.training.gradientClipNorm=1",
-        "spec.training.optimizer={kind: Adam, learningRate: 1e-3}", "spec.training.optimizer.momentum=0.5",
-        "spec.training.target={metric: Accuracy, value: 0.9}", "spec.training.learningRateSchedule.warmupEpochs=2.5",
-        "spec.training.learningRateSchedule={kind: Step, stepEpochs: 3}", "spec.synchronization.mode=BSP",
-        "spec.synchronization={mode: SSP, staleness: 0}", "spec.synchronization.limit=2", "spec.balancing.strategy=Static",
-        "spec.balancing.minimumShare=0.5", "spec.grouping.ratio=2", "spec.grouping.coding.stragglers=0",
-        "spec.replicaSpecs.Worker.replicas=7", "spec.runPolicy.ttlSecondsAfterFinished=0", "spec.runPolicy.suspend=true",
-        "spec.runPolicy.schedulingPolicy={}", "metadata.labels={a: 'x'}", "metadata.namespace=ns",
+        "spec.model={kind: MLP, hiddenLayers: [8, 9]}",
+        "spec.model.kind=Linear",
+        "spec.model.activation=Tanh",
+        "spec.model.seed=77",
+        "spec.dataset.validation=0.1",
+        "spec.dataset.train={file: t.csv, labelColumn: 4}",
+        "spec.dataset.format=CSV",
+        "spec.dataset.format=IDX",
+        "spec.training.epochs=5",
+        "spec.training.gradientClipNorm=1",
+        "spec.training.optimizer={kind: Adam, learningRate: 1e-3}",
+        "spec.training.optimizer.momentum=0.5",
+        "spec.training.target={metric: Accuracy, value: 0.9}",
+        "spec.training.learningRateSchedule.warmupEpochs=2.5",
+        "spec.training.learningRateSchedule={kind: Step, stepEpochs: 3}",
+        "spec.synchronization.mode=BSP",
+        "spec.synchronization={mode: SSP, staleness: 0}",
+        "spec.synchronization.limit=2",
+        "spec.balancing.strategy=Static",
+        "spec.balancing.minimumShare=0.5",
+        "spec.grouping.ratio=2",
+        "spec.grouping.coding.stragglers=0",
+        "spec.replicaSpecs.Worker.replicas=7",
+        "spec.runPolicy.ttlSecondsAfterFinished=0",
+        "spec.runPolicy.suspend=true",
+        "spec.runPolicy.schedulingPolicy={}",
+        "metadata.labels={a: 'x'}",
+        "metadata.namespace=ns",
         "spec.replicaSpecs.PS.template={spec: {containers: [{image: i, env: [{name: A, value: b}]}]}}",
-        "spec.training.evaluation.onTest=false", "spec.security.transport=MTLS", "spec.output.storageUri=file:///out"};
+        "spec.training.evaluation.onTest=false",
+        "spec.security.transport=MTLS",
+        "spec.output.storageUri=file:///out"};
     uint64_t seed = 990;
     printf("seed %llu\n", (unsigned long long)seed);
     struct kml_rng rng;
@@ -353,10 +374,12 @@ static void what_a_mode_does_not_use_is_named_and_holds_its_default(void **state
               KML_JOB_LOCAL);
     assert_int_equal(l.notes.notes, 6);
     char *const *note = l.notes.note;
-    assert_true(any_contains(note, 6, "spec.synchronization.limit: belongs to spec.synchronization.mode LSP, and that is "
-                                      "BSP; it is not used"));
+    assert_true(any_contains(note, 6,
+                             "spec.synchronization.limit: belongs to spec.synchronization.mode LSP, and that is "
+                             "BSP; it is not used"));
     assert_true(any_contains(note, 6, "spec.synchronization.staleness: belongs to spec.synchronization.mode SSP"));
-    assert_true(any_contains(note, 6, "spec.balancing.minimumShare: belongs to spec.balancing.strategy WLBS, AutoWLBS"));
+    assert_true(
+        any_contains(note, 6, "spec.balancing.minimumShare: belongs to spec.balancing.strategy WLBS, AutoWLBS"));
     assert_true(any_contains(note, 6, "spec.grouping: belongs to spec.synchronization.mode Hybrid"));
     assert_true(any_contains(note, 6, "spec.model.hiddenLayers: belongs to spec.model.kind MLP, and that is Softmax"));
     assert_true(any_contains(note, 6, "spec.training.optimizer.beta1: belongs to"));
@@ -372,10 +395,11 @@ static void what_a_mode_does_not_use_is_named_and_holds_its_default(void **state
 static void what_only_a_cluster_uses_is_named_when_there_is_none(void **state)
 {
     (void)state;
-    const char *set = "spec.runPolicy={suspend: true, managedBy: kueue.x-k8s.io/multikueue, schedulingPolicy: {queue: q}}|"
-                      "spec.replicaSpecs.Worker.template={metadata: {labels: {a: b}}, spec: {nodeName: n, containers: "
-                      "[{name: side}, {name: kunal, image: i, command: [c], args: [a, b], env: [{name: A, value: x}, "
-                      "{name: B, valueFrom: {}}, {name: C}]}]}}";
+    const char *set =
+        "spec.runPolicy={suspend: true, managedBy: kueue.x-k8s.io/multikueue, schedulingPolicy: {queue: q}}|"
+        "spec.replicaSpecs.Worker.template={metadata: {labels: {a: b}}, spec: {nodeName: n, containers: "
+        "[{name: side}, {name: kunal, image: i, command: [c], args: [a, b], env: [{name: A, value: x}, "
+        "{name: B, valueFrom: {}}, {name: C}]}]}}";
     struct loaded l;
     load_good(&l, set, KML_JOB_LOCAL);
     assert_true(any_contains(l.notes.note, l.notes.notes, "spec.runPolicy.suspend: only a cluster uses it"));
@@ -476,8 +500,9 @@ static void null_counts_as_absent(void **state)
 {
     (void)state;
     struct loaded l;
-    load_good(&l, "spec.training=|spec.runPolicy.ttlSecondsAfterFinished=~|spec.training.checkpoint=|spec.elasticPolicy=null",
-              KML_JOB_LOCAL);
+    load_good(
+        &l, "spec.training=|spec.runPolicy.ttlSecondsAfterFinished=~|spec.training.checkpoint=|spec.elasticPolicy=null",
+        KML_JOB_LOCAL);
     assert_int_equal(l.job.training.epochs, 1);
     unload(&l);
 }

@@ -133,8 +133,8 @@ static const struct bad invalid[] = {
     {"spec.training.learningRateSchedule.kind=Linear", "spec.training.learningRateSchedule.kind",
      "write one of Constant, Step, Cosine"},
     {"spec.training.learningRateSchedule.kind=Step", "spec.training.learningRateSchedule.stepEpochs", "required with"},
-    {"spec.training.learningRateSchedule={kind: Step, stepEpochs: 0}",
-     "spec.training.learningRateSchedule.stepEpochs", "at least 1"},
+    {"spec.training.learningRateSchedule={kind: Step, stepEpochs: 0}", "spec.training.learningRateSchedule.stepEpochs",
+     "at least 1"},
     {"spec.training.learningRateSchedule.factor=0", "spec.training.learningRateSchedule.factor", "more than 0"},
     {"spec.training.learningRateSchedule.warmupEpochs=-1", "spec.training.learningRateSchedule.warmupEpochs",
      "at least 0"},
@@ -215,8 +215,8 @@ static const struct bad invalid[] = {
      "put it in quotes"},
     {POD "{spec: {containers: [{env: [x]}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].env[0]",
      "this is no map"},
-    {POD "{spec: {containers: [{env: [{value: x}]}]}}",
-     "spec.replicaSpecs.Worker.template.spec.containers[0].env[0]", "no usable name"},
+    {POD "{spec: {containers: [{env: [{value: x}]}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].env[0]",
+     "no usable name"},
     {POD "{spec: {containers: [{env: [{name: A, value: 1}]}]}}",
      "spec.replicaSpecs.Worker.template.spec.containers[0].env[0].value", "write a text"},
     {POD "{spec: {containers: [{env: [{name: KUNAL_ROLE, value: ps}]}]}}",
@@ -297,18 +297,21 @@ static void assert_refused(const char *text, const char *want)
 static void problems_name_line_and_column_in_yaml_and_json(void **state)
 {
     (void)state;
-    assert_refused("apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata:\n  name: x\nspec:\n  model:\n    kind: MPL\n",
-                   "t.yaml:7:11: spec.model.kind: 'MPL' is not known");
+    assert_refused(
+        "apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata:\n  name: x\nspec:\n  model:\n    kind: MPL\n",
+        "t.yaml:7:11: spec.model.kind: 'MPL' is not known");
     assert_refused("apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  modell: {}\n",
                    "t.yaml:5:3: spec.modell: unknown field; did you mean 'model'?");
-    assert_refused("{\"apiVersion\": \"kunal.ml/v1alpha1\",\n \"kind\": \"KunalJob\",\n \"metadata\": {\"name\": \"x\"},\n"
-                   " \"spec\": {\"model\": {\"kind\": \"Softmax\",\n   \"seed\": -1}}}",
-                   "t.yaml:5:12: spec.model.seed: the number -1 is out of range");
+    assert_refused(
+        "{\"apiVersion\": \"kunal.ml/v1alpha1\",\n \"kind\": \"KunalJob\",\n \"metadata\": {\"name\": \"x\"},\n"
+        " \"spec\": {\"model\": {\"kind\": \"Softmax\",\n   \"seed\": -1}}}",
+        "t.yaml:5:12: spec.model.seed: the number -1 is out of range");
     assert_refused("{\"apiVersion\": \"kunal.ml/v1alpha1\", \"kind\": \"KunalJob\", \"metadata\": {\"name\": \"x\"},\n"
                    " \"spec\": {\"model\": {\"kind\": \"Softmax\"},\n   \"datasat\": {}}}",
                    "t.yaml:3:4: spec.datasat: unknown field");
-    assert_refused("apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  training:\n    epochs: 1\n",
-                   "t.yaml:5:3: spec.model.kind: required, but missing"); /* the place of the map that lacks it */
+    assert_refused(
+        "apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  training:\n    epochs: 1\n",
+        "t.yaml:5:3: spec.model.kind: required, but missing"); /* the place of the map that lacks it */
     assert_refused("[1, 2]", "t.yaml:1:1: this is no KunalJob");
     assert_refused("just a text", "t.yaml:1:1: this is no KunalJob");
     assert_refused("", "t.yaml: the document is empty");
@@ -320,8 +323,9 @@ static void an_override_is_named_as_the_place_of_its_problem(void **state)
     (void)state;
     struct loaded l;
     load(&l, "spec.training.epochs=-3", KML_JOB_LOCAL);
-    assert_string_equal(l.err.text, "--set spec.training.epochs=-3: spec.training.epochs: the number -3 is out of range; "
-                                    "write at least 1 and at most 1000000");
+    assert_string_equal(l.err.text,
+                        "--set spec.training.epochs=-3: spec.training.epochs: the number -3 is out of range; "
+                        "write at least 1 and at most 1000000");
     unload(&l);
 }
 

@@ -38,7 +38,8 @@ static struct kml_pki_request a_request(void)
 {
     static const char *const dns[] = {"fashion-ps-0.fashion.default.svc", "localhost"};
     static const char *const addresses[] = {"127.0.0.1", "::1"};
-    return (struct kml_pki_request){"worker 3", "kunal://uid-1/worker/3", dns, 2, addresses, 2, START, START + 90 * DAY};
+    return (struct kml_pki_request){"worker 3", "kunal://uid-1/worker/3", dns, 2, addresses, 2,
+                                    START,      START + 90 * DAY};
 }
 
 /* What the library's own verification says at a time, for a purpose; `host` NULL: no name is asked for. */

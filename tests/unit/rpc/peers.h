@@ -8,6 +8,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -38,8 +41,8 @@ struct probe {
     unsigned closed;
     struct kml_err why;
     char identity[128];
-    bool echo;       /* sends every message back */
-    bool pause_each; /* pauses after each message */
+    bool echo;                   /* sends every message back */
+    bool pause_each;             /* pauses after each message */
     struct kml_loop *run_inside; /* the message callback runs this loop once */
 };
 

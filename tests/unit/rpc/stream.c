@@ -267,7 +267,8 @@ static void a_client_refuses_a_message_over_its_limit_and_the_server_sees_it_go(
 static void a_refused_stream_tells_the_client_why_in_our_own_code(void **state)
 {
     (void)state;
-    static const enum kml_code codes[] = {KML_FENCED, KML_PROTOCOL, KML_CONFLICT, KML_DENIED, KML_AGAIN, KML_UNAVAILABLE};
+    static const enum kml_code codes[] = {KML_FENCED, KML_PROTOCOL, KML_CONFLICT,
+                                          KML_DENIED, KML_AGAIN,    KML_UNAVAILABLE};
     struct peers p;
     peers_start(&p);
     for (size_t i = 0; i < KML_COUNT(codes); i++) {

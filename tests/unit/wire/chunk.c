@@ -48,7 +48,9 @@ static struct kml_chunk a_chunk(struct kml_rng *r)
                                    .index = (uint32_t)kml_rng_below(r, 9),
                                    .incarnation = kml_rng_next(r),
                                    .generation = kml_rng_below(r, 4),
-                                   .checksum = kml_rng_below(r, 2) == 0};
+                                   .checksum = kml_rng_below(r, 2) == 0,
+                                   .shared_pid = (uint32_t)kml_rng_below(r, 2) * 77,
+                                   .shared_fd = (uint32_t)kml_rng_below(r, 2) * 5};
         memset(c.open.job_uid, 'u', kml_rng_below(r, sizeof c.open.job_uid));
     }
     c.elements = kml_rng_below(r, 3) == 0 ? 0 : kml_rng_below(r, 600);
@@ -59,8 +61,15 @@ static void to_protobuf(struct kml_chunk *c, float *data, Kunal__V1__Chunk *m, K
 {
     kunal__v1__chunk__init(m);
     kunal__v1__open__init(o);
-    *o = (Kunal__V1__Open){o->base, c->open.protocol, c->open.job_uid, (Kunal__V1__Role)c->open.role, c->open.index,
-                           c->open.incarnation, c->open.generation, c->open.checksum};
+    o->protocol = c->open.protocol;
+    o->job_uid = c->open.job_uid;
+    o->role = (Kunal__V1__Role)c->open.role;
+    o->index = c->open.index;
+    o->incarnation = c->open.incarnation;
+    o->generation = c->open.generation;
+    o->checksum = c->open.checksum;
+    o->shared_pid = c->open.shared_pid;
+    o->shared_fd = c->open.shared_fd;
     m->step = c->step;
     m->version = c->version;
     m->shard = c->shard;
@@ -88,6 +97,9 @@ static void same(const struct kml_chunk *a, const struct kml_chunk *b)
     assert_int_equal(a->open.incarnation, b->open.incarnation);
     assert_int_equal(a->open.generation, b->open.generation);
     assert_int_equal(a->open.checksum, b->open.checksum);
+    assert_int_equal(a->open.shared_pid, b->open.shared_pid);
+    assert_int_equal(a->open.shared_fd, b->open.shared_fd);
+    assert_int_equal(a->shared, b->shared);
     assert_int_equal(a->elements, b->elements);
 }
 
@@ -152,7 +164,8 @@ static void header_and_data_are_the_bytes_of_protobuf_and_read_back_from_any_cut
 static void a_message_cut_short_anywhere_is_refused_or_lacks_its_last_fields(void **state)
 {
     (void)state;
-    struct kml_chunk c = {.step = 300, .offset = 1 << 20, .has_crc = true, .crc32c = 1, .has_open = true, .elements = 2};
+    struct kml_chunk c = {
+        .step = 300, .offset = 1 << 20, .has_crc = true, .crc32c = 1, .has_open = true, .elements = 2};
     uint8_t bytes[KML_CHUNK_HEADER_MAX + 8] = {0};
     size_t size = 0;
     memset(c.open.job_uid, 'u', 63);
@@ -211,8 +224,9 @@ static void unknown_fields_any_order_and_repeats_are_read_as_protobuf_says(void 
 {
     (void)state;
     /* data, an unknown varint, fixed64, bytes and fixed32, step 1, data again, step 7 */
-    static const uint8_t bytes[] = {0x7a, 0x03, 9, 9, 9, 0xa0, 0x06, 0x05, 0xa9, 0x06, 1, 2, 3, 4, 5, 6, 7, 8, 0xb2, 0x06, 0x02, 0xff,
-                                    0xff, 0xbd, 0x06, 1, 2, 3, 4, 0x08, 0x01, 0x7a, 0x04, 0x00, 0x00, 0x80, 0x3f, 0x08, 0x07};
+    static const uint8_t bytes[] = {0x7a, 0x03, 9, 9,    9,    0xa0, 0x06, 0x05, 0xa9, 0x06, 1,    2,    3,
+                                    4,    5,    6, 7,    8,    0xb2, 0x06, 0x02, 0xff, 0xff, 0xbd, 0x06, 1,
+                                    2,    3,    4, 0x08, 0x01, 0x7a, 0x04, 0x00, 0x00, 0x80, 0x3f, 0x08, 0x07};
     struct kml_chunk out;
     float value = 0;
     assert_int_equal(parse_bytes(bytes, sizeof bytes, &out, NULL), 0);
@@ -252,6 +266,41 @@ static void limits_hold_for_data_and_job_uid(void **state)
     assert_int_equal(strlen(out.open.job_uid), 63);
 }
 
+static void a_chunk_in_shared_memory_carries_no_data_and_is_not_read_without_it(void **state)
+{
+    (void)state;
+    struct kml_chunk c = {.step = 9, .shared = true, .elements = UINT64_C(1) << 40};
+    Kunal__V1__Chunk m;
+    uint8_t bytes[KML_CHUNK_HEADER_MAX];
+    size_t size = 0;
+    kunal__v1__chunk__init(&m);
+    m.step = 9;
+    m.elements = c.elements;
+    assert_int_equal(kml_chunk_header(&c, bytes, &size, NULL), 0);
+    size_t expected_size = 0;
+    uint8_t *expected = packed(&m, &expected_size);
+    assert_int_equal(size, expected_size);
+    assert_memory_equal(bytes, expected, size);
+    kml_free(expected);
+    struct kml_chunk read;
+    struct kml_err err = {0};
+    float out[4] = {0};
+    assert_int_equal(parse_bytes(bytes, size, &read, NULL), 0);
+    same(&read, &c);
+    assert_int_equal(kml_chunk_copy(&read, out, &err), -1);
+    assert_int_equal(err.code, KML_INVALID);
+    static const float area[] = {1, 2, 3, 4};
+    struct kml_view view = {(const uint8_t *)area, sizeof area};
+    struct kml_slices shared = kml_slices_of(&view);
+    read.elements = 4;
+    read.data = kml_cursor_of(&shared);
+    assert_int_equal(kml_chunk_copy(&read, out, NULL), 0);
+    assert_memory_equal(out, area, sizeof area);
+    static const uint8_t both[] = {0x48, 0x01, 0x7a, 0x04, 0, 0, 0, 0};
+    assert_int_equal(parse_bytes(both, sizeof both, &read, &err), -1);
+    assert_int_equal(err.code, KML_INVALID);
+}
+
 static void a_flipped_bit_in_the_data_is_found_by_the_checksum(void **state)
 {
     (void)state;
@@ -285,6 +334,7 @@ int main(void)
         cmocka_unit_test(what_is_no_chunk_is_refused),
         cmocka_unit_test(unknown_fields_any_order_and_repeats_are_read_as_protobuf_says),
         cmocka_unit_test(limits_hold_for_data_and_job_uid),
+        cmocka_unit_test(a_chunk_in_shared_memory_carries_no_data_and_is_not_read_without_it),
         cmocka_unit_test(a_flipped_bit_in_the_data_is_found_by_the_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

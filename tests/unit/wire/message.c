@@ -80,7 +80,8 @@ static void a_message_reads_back_from_one_part_and_from_two(void **state)
 static void strings_that_are_not_utf8_are_refused_wherever_they_hide(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80"};
+    static const char *const bad[] = {"\xff",     "a\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xe2\x82", "\x80"};
     struct kml_buf b;
     kml_buf_init(&b, KML_CONTROL_MAX);
     for (size_t i = 0; i < 2 * KML_COUNT(bad); i++) {
@@ -118,7 +119,8 @@ static void a_small_message_cannot_unpack_into_a_huge_one(void **state)
     struct kml_buf b;
     kml_buf_init(&b, KML_CONTROL_MAX);
     while (b.size < KML_CONTROL_MAX) {
-        assert_int_equal(kml_buf_append(&b, "\xa2\x01\x00", b.size + 3 <= KML_CONTROL_MAX ? 3 : KML_CONTROL_MAX - b.size, NULL), 0);
+        assert_int_equal(
+            kml_buf_append(&b, "\xa2\x01\x00", b.size + 3 <= KML_CONTROL_MAX ? 3 : KML_CONTROL_MAX - b.size, NULL), 0);
     }
     struct kml_view v = {b.data, b.size - b.size % 3}; /* 1.4 million empty WorkerStatus */
     struct kml_slices s = kml_slices_of(&v);

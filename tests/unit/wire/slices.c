@@ -13,8 +13,9 @@
 static const char text[] = "abcdefghij";
 
 /* "abc" "" "" "d" "efghij" "" */
-static const struct kml_view parts[] = {{(const uint8_t *)text, 3},     {NULL, 0}, {NULL, 0}, {(const uint8_t *)text + 3, 1},
-                                        {(const uint8_t *)text + 4, 6}, {NULL, 0}};
+static const struct kml_view parts[] = {
+    {(const uint8_t *)text, 3},     {NULL, 0}, {NULL, 0}, {(const uint8_t *)text + 3, 1},
+    {(const uint8_t *)text + 4, 6}, {NULL, 0}};
 static const struct kml_slices message = {parts, 6, 10};
 
 static void copies_cross_parts_and_empty_ones(void **state)

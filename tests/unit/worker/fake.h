@@ -2,8 +2,8 @@
 #define KML_TESTS_UNIT_WORKER_FAKE_H
 
 /*
- * A conductor and its shards, as small as a worker's tests need them: one server on the worker's own loop, for both planes.
- * It notes what the worker says; a test's hooks answer.
+ * A conductor and its shards, as small as a worker's tests need them: one server on the worker's own loop,
+ * for both planes. It notes what the worker says; a test's hooks answer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,17 +40,18 @@ struct fake {
 
     uint32_t joins, opens, heartbeats, leavings;
     uint64_t incarnation[FAKE_JOINS];
-    uint64_t step;         /* of the gradient that is coming in */
-    uint64_t have;         /* floats of it */
+    uint64_t step; /* of the gradient that is coming in */
+    uint64_t have; /* floats of it */
     enum kml_payload payload;
-    float *gradient;       /* [floats] */
-    uint32_t bad_chunks;   /* without the checksum that Open promised, or outside of their shard */
+    float *gradient;     /* [floats] */
+    uint32_t bad_chunks; /* without the checksum that Open promised, or outside of their shard */
 
     /* A test's script. */
-    void (*joined)(struct fake *f);     /* all lanes are open */
+    void (*joined)(struct fake *f); /* all lanes are open */
     void (*gradient_done)(struct fake *f);
     void (*reported)(struct fake *f, const Kunal__V1__StepReport *m);
     void (*evaluated)(struct fake *f, const Kunal__V1__EvaluationResult *m);
+    void (*heart)(struct fake *f); /* a heartbeat; NULL allowed */
     void *test;
 };
 
@@ -90,8 +91,8 @@ static inline void fake_assign(struct fake *f, uint64_t step, uint64_t version, 
     fake_say(f, KUNAL__V1__FROM_CONDUCTOR__MESSAGE_ASSIGN, &m);
 }
 
-static inline void fake_evaluate(struct fake *f, uint64_t lease, uint64_t version, Kunal__V1__Split split, uint64_t begin,
-                                 uint64_t end)
+static inline void fake_evaluate(struct fake *f, uint64_t lease, uint64_t version, Kunal__V1__Split split,
+                                 uint64_t begin, uint64_t end)
 {
     Kunal__V1__Evaluate m = KUNAL__V1__EVALUATE__INIT;
     m.lease = lease;
@@ -218,6 +219,9 @@ static inline void fake_session_message(void *self, struct kml_stream *s, const 
         break;
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_HEARTBEAT:
         f->heartbeats++;
+        if (f->heart != NULL) {
+            f->heart(f);
+        }
         break;
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_LEAVING:
         f->leavings++;

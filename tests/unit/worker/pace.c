@@ -6,10 +6,10 @@
 
 #include <cmocka.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "unit/seed.h"
-#include "worker/backoff.h"
 #include "worker/pace.h"
 
 static struct kml_pace pace_of(double pace_ns, double speed, const char *profile)
@@ -86,12 +86,12 @@ static void bad_profiles_are_refused_with_their_line(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "1 2\n2\n",        /* one number */
-        "1 2\n2 x\n",      /* no number */
-        "1 2\n2 3 4\n",    /* three */
-        "1 2\n1 3\n",      /* seconds do not rise */
-        "1 2\n2 -1\n",     /* negative */
-        "1 2\n-2 1\n",     /* negative time */
+        "1 2\n2\n",     /* one number */
+        "1 2\n2 x\n",   /* no number */
+        "1 2\n2 3 4\n", /* three */
+        "1 2\n1 3\n",   /* seconds do not rise */
+        "1 2\n2 -1\n",  /* negative */
+        "1 2\n-2 1\n",  /* negative time */
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct kml_pace p;

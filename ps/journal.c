@@ -1,4 +1,4 @@
-#include "ps/metrics.h"
+#include "ps/journal.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,18 +9,18 @@
 
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 
-void kml_metrics_init(struct kml_metrics *m)
+void kml_journal_init(struct kml_journal *m)
 {
-    *m = (struct kml_metrics){.rate = 0};
+    *m = (struct kml_journal){.rate = 0};
     kml_buf_init(&m->line, LINE_MAX_BYTES);
 }
 
-void kml_metrics_finish(struct kml_metrics *m)
+void kml_journal_finish(struct kml_journal *m)
 {
     kml_buf_finish(&m->line);
 }
 
-static void begin(struct kml_metrics *m, struct kml_json *w, const char *event)
+static void begin(struct kml_journal *m, struct kml_json *w, const char *event)
 {
     char time[32];
     kml_format_time(kml_wall_ns(), time);
@@ -31,7 +31,7 @@ static void begin(struct kml_metrics *m, struct kml_json *w, const char *event)
 }
 
 /* Whoever reads the metrics may be gone: training goes on without. */
-static void end(struct kml_metrics *m, struct kml_json *w)
+static void end(struct kml_journal *m, struct kml_json *w)
 {
     struct kml_err ignored;
     if (kml_json_end(w, &ignored) < 0) {
@@ -57,7 +57,7 @@ static double seconds(double ns)
     return ns / 1e9;
 }
 
-double kml_metrics_rate(const struct kml_metrics *m, const struct kml_conductor *c)
+double kml_journal_rate(const struct kml_journal *m, const struct kml_conductor *c)
 {
     if (kml_conductor_over(c) || m->rate == 0) {
         return c->training_ns > 0 ? (double)c->samples / seconds(c->training_ns) : 0;
@@ -65,7 +65,7 @@ double kml_metrics_rate(const struct kml_metrics *m, const struct kml_conductor 
     return m->rate;
 }
 
-double kml_metrics_remaining(const struct kml_conductor *c)
+double kml_journal_remaining(const struct kml_conductor *c)
 {
     double fraction = kml_conductor_fraction(c);
     if (c->phase != KML_PHASE_TRAINING || fraction < 0.001) {
@@ -74,7 +74,7 @@ double kml_metrics_remaining(const struct kml_conductor *c)
     return seconds(c->training_ns + c->evaluation_ns) / fraction * (1 - fraction);
 }
 
-void kml_metrics_listening(struct kml_metrics *m, const char *address)
+void kml_journal_listening(struct kml_journal *m, const char *address)
 {
     struct kml_json w;
     begin(m, &w, "listening");
@@ -95,7 +95,7 @@ static void put_accuracy(struct kml_json *w, double accuracy)
     }
 }
 
-void kml_metrics_record(struct kml_metrics *m, const struct kml_conductor *c, const struct kml_record *r)
+void kml_journal_record(struct kml_journal *m, const struct kml_conductor *c, const struct kml_record *r)
 {
     static const char *const names[] = {
         [KML_RECORD_PHASE] = "phase",
@@ -159,8 +159,8 @@ static void put_worker(struct kml_json *w, const struct kml_conductor *c, uint32
     kml_json_close(w);
 }
 
-static void put_progress(struct kml_metrics *m, const struct kml_conductor *c, const char *event, const char *model,
-                         uint64_t bytes)
+static void put_progress(struct kml_journal *m, const struct kml_conductor *c, const char *event,
+                         const char *model, uint64_t bytes)
 {
     struct kml_json w;
     begin(m, &w, event);
@@ -175,7 +175,7 @@ static void put_progress(struct kml_metrics *m, const struct kml_conductor *c, c
     kml_json_real(&w, "fraction", kml_conductor_fraction(c));
     kml_json_uint(&w, "version", c->barrier.version);
     kml_json_uint(&w, "samples", c->samples);
-    kml_json_real(&w, "samples_per_second", kml_metrics_rate(m, c));
+    kml_json_real(&w, "samples_per_second", kml_journal_rate(m, c));
     kml_json_real(&w, "train_loss", c->train_loss);
     if (c->has_evaluation) {
         kml_json_real(&w, "loss", c->loss);
@@ -191,7 +191,7 @@ static void put_progress(struct kml_metrics *m, const struct kml_conductor *c, c
     end(m, &w);
 }
 
-void kml_metrics_progress(struct kml_metrics *m, const struct kml_conductor *c, uint64_t now)
+void kml_journal_progress(struct kml_journal *m, const struct kml_conductor *c, uint64_t now)
 {
     if (now < m->next_ns || c->phase != KML_PHASE_TRAINING) {
         return;
@@ -206,7 +206,7 @@ void kml_metrics_progress(struct kml_metrics *m, const struct kml_conductor *c, 
     put_progress(m, c, "progress", NULL, 0);
 }
 
-void kml_metrics_over(struct kml_metrics *m, const struct kml_conductor *c, const char *model, uint64_t bytes)
+void kml_journal_over(struct kml_journal *m, const struct kml_conductor *c, const char *model, uint64_t bytes)
 {
     put_progress(m, c, "finished", model, bytes);
 }
