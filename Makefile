@@ -33,7 +33,7 @@ USES_cli    := rpc wire job doc data store obs pki base
 PKGS_math := openblas
 PKGS_wire := libprotobuf-c
 PKGS_rpc  := grpc
-PKGS_data := zlib
+PKGS_data := zlib libdeflate
 PKGS_pki  := libcrypto
 PKGS_doc  := jansson yaml-0.1
 PKGS_kube := libcurl
@@ -98,3 +98,4 @@ say  = $(if $(V),,@printf '  %-5s %s\n' $(1) $(patsubst $(BUILD)/%,%,$(2)))
 include mk/rules.mk
 include mk/checks.mk
 include mk/targets.mk
+include mk/cluster.mk

@@ -17,3 +17,15 @@ $(BUILD)/bench/push $(BUILD)/bench/step: $(BUILD)/bench/%: bench/%.c bench/bench
 	$(call say,CC,$<)
 	$(Q)$(CC) $(BENCH_FLAGS) $(LDFLAGS_$(MODE)) -o $@ $< $(BENCH_OBJ) $(call layer_libs,$(USES_worker)) \
 	  $(call pkg_libs,$(call layer_pkgs,$(USES_worker))) $(LDLIBS_COMMON)
+
+# The scheduler's decisions stand on lib/sched alone: make -f Makefile -f bench/bench.mk bench-sched
+SCHED_LAYERS := sched $(USES_sched)
+$(BUILD)/bench/sched/decide: bench/sched/decide.c bench/bench.mk $(call layer_libs,$(SCHED_LAYERS))
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(call layer_includes,$(SCHED_LAYERS)) $(LDFLAGS_$(MODE)) -o $@ $< \
+	  $(call layer_libs,$(SCHED_LAYERS)) $(call pkg_libs,$(call layer_pkgs,$(SCHED_LAYERS))) $(LDLIBS_COMMON)
+
+.PHONY: bench-sched
+bench-sched: $(BUILD)/bench/sched/decide
+	@$(BUILD)/bench/sched/decide

@@ -1,7 +1,8 @@
 /*
- * Our side of P1 and P2: a worker that computes nothing. It speaks the worker's protocol with the worker's own code
- * (worker/session, pipe, params) to a running kunal-ps, as `kunal run` starts both (model.kind Custom, batchSize 1: a
- * sample is a round). A round is push -> staged and reported -> commit -> the new parameters are here.
+ * Our side of P1 and P2: a worker that computes nothing. It speaks the worker's protocol with the worker's
+ * own code (worker/session, pipe, params) to a running kunal-ps, as `kunal run` starts both (model.kind
+ * Custom, batchSize 1: a sample is a round). A round is push -> staged and reported -> commit -> the new
+ * parameters are here.
  *
  *     push FLOATS ROUNDS WARM FILE     writes one line of JSON into FILE: median and mean seconds of a round
  */
@@ -14,7 +15,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/parse.h"
-#include "base/rng.h"
 #include "job/start.h"
 #include "rpc/creds.h"
 #include "rpc/loop.h"
@@ -47,6 +47,7 @@ static uint64_t now(void)
 static int on_joined(void *self, const Kunal__V1__JoinReply *m, struct kml_err *err)
 {
     struct push *p = self;
+    p->pipe.config.incarnation = p->session.incarnation;
     return kml_pipe_open(&p->pipe, m->shards, m->generation, err);
 }
 
@@ -135,7 +136,8 @@ static void report(struct push *p)
 /* Does what can be done; false: nothing. */
 static bool work(struct push *p)
 {
-    if (p->session.state != KML_SESSION_JOINED || p->pipe.state != KML_PIPE_OPEN || !kml_pipe_free_to_write(&p->pipe)) {
+    if (p->session.state != KML_SESSION_JOINED || p->pipe.state != KML_PIPE_OPEN ||
+        !kml_pipe_free_to_write(&p->pipe)) {
         return false;
     }
     if (p->upload_due) {
@@ -197,8 +199,9 @@ static int write_result(struct push *p)
         sum += p->took[i];
     }
     qsort(p->took, p->rounds, sizeof *p->took, by_value);
-    (void)fprintf(file, "{\"median\": %.9g, \"p99\": %.9g, \"mean\": %.9g, \"rss_bytes\": %ld}\n", p->took[p->rounds / 2],
-                  p->took[p->rounds * 99 / 100], sum / (double)p->rounds, u.ru_maxrss * 1024);
+    (void)fprintf(file, "{\"median\": %.9g, \"p99\": %.9g, \"mean\": %.9g, \"rss_bytes\": %ld}\n",
+                  p->took[p->rounds / 2], p->took[p->rounds * 99 / 100], sum / (double)p->rounds,
+                  u.ru_maxrss * 1024);
     return fclose(file) == 0 ? 0 : 73;
 }
 
@@ -208,7 +211,6 @@ static int with_buffers(struct push *p, const struct kml_start *start)
 {
     struct kml_loop *loop = kml_loop_create();
     struct kml_creds *creds = kml_creds_plaintext();
-    uint64_t incarnation = kml_random_secret() | 1;
     uint32_t shape = (uint32_t)p->floats;
     kml_auto_free char *uid = kml_strdup(start->uid);
     Kunal__V1__Tensor tensor = KUNAL__V1__TENSOR__INIT;
@@ -224,7 +226,6 @@ static int with_buffers(struct push *p, const struct kml_start *start)
     join.job_uid = uid;
     join.role = KUNAL__V1__ROLE__WORKER;
     join.index = start->index;
-    join.incarnation = incarnation;
     join.layout = &layout;
     join.train_samples = p->warm + p->rounds + 1; /* a round ends with the parameters of the next */
     struct kml_pipe_config pipe = {.loop = loop,
@@ -232,7 +233,6 @@ static int with_buffers(struct push *p, const struct kml_start *start)
                                    .params = &p->params,
                                    .uid = uid,
                                    .index = start->index,
-                                   .incarnation = incarnation,
                                    .lost = on_lost,
                                    .self = p};
     struct kml_session_config session = {.loop = loop,
@@ -256,7 +256,8 @@ static int push(struct push *p)
 {
     struct kml_start start;
     struct kml_err err;
-    if (kml_start_read(KML_START_WORKER, &start, &err) < 0 || kml_params_init(&p->params, p->floats, NULL, &err) < 0) {
+    if (kml_start_read(KML_START_WORKER, &start, &err) < 0 ||
+        kml_params_init(&p->params, p->floats, NULL, &err) < 0) {
         kml_error("push ends", kv_err(&err));
         return kml_code_exit(err.code);
     }
@@ -286,7 +287,8 @@ int main(int argc, char **argv)
 {
     struct push p = {.done = 0};
     kml_log_init("push", KML_INFO, false);
-    if (argc != 5 || !read_number(argv[1], &p.floats) || !read_number(argv[2], &p.rounds) || !read_number(argv[3], &p.warm)) {
+    if (argc != 5 || !read_number(argv[1], &p.floats) || !read_number(argv[2], &p.rounds) ||
+        !read_number(argv[3], &p.warm)) {
         (void)fprintf(stderr, "usage: push FLOATS ROUNDS WARM FILE\n");
         return 64;
     }

@@ -1,6 +1,6 @@
 /*
- * The peer of P1 and P2: two processes and one TCP connection, blocking sockets, no protocol. The client sends `floats`
- * gradient floats; the server applies w += -rate * g as the bytes come and sends w back.
+ * The peer of P1 and P2: two processes and one TCP connection, blocking sockets, no protocol. The client
+ * sends `floats` gradient floats; the server applies w += -rate * g as the bytes come and sends w back.
  *
  *     rawtcp FLOATS ROUNDS WARM        one line of JSON: median and mean seconds of a round
  */
@@ -101,7 +101,8 @@ static void ask(int fd, size_t floats, size_t rounds, size_t warm)
         }
     }
     qsort(took, rounds, sizeof *took, by_value);
-    printf("{\"median\": %.9g, \"p99\": %.9g, \"mean\": %.9g", took[rounds / 2], took[rounds * 99 / 100], sum / (double)rounds);
+    printf("{\"median\": %.9g, \"p99\": %.9g, \"mean\": %.9g", took[rounds / 2], took[rounds * 99 / 100],
+           sum / (double)rounds);
     free(g);
     free(w);
     free(took);
@@ -131,7 +132,8 @@ static double cpu_of(int who)
 {
     struct rusage u;
     must(getrusage(who, &u) == 0, "getrusage");
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
 int main(int argc, char **argv)

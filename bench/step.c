@@ -1,5 +1,6 @@
 /*
- * Our side of P6: one worker's step without a network: forward, backward and the SGD update of worker/model, one thread.
+ * Our side of P6: one worker's step without a network: forward, backward and the SGD update of worker/model,
+ * one thread.
  *
  *     step mlp|softmax BATCH MILLISECONDS      one line of JSON: median seconds of a step
  */
@@ -16,7 +17,7 @@
 #include "math/vec.h"
 #include "worker/model.h"
 
-#define BLOCK 10        /* steps between two looks at the clock */
+#define BLOCK 10 /* steps between two looks at the clock */
 #define BLOCKS_MAX 100000
 
 struct data {
@@ -49,7 +50,8 @@ static void fill(struct data *d, const struct kml_model *m, uint32_t batch)
     kml_model_seed(m, 1, d->params);
 }
 
-static void measure(const struct kml_model *m, struct kml_workspace *w, struct data *d, uint32_t batch, uint64_t for_ns)
+static void measure(const struct kml_model *m, struct kml_workspace *w, struct data *d, uint32_t batch,
+                    uint64_t for_ns)
 {
     struct kml_clock clock = kml_clock_monotonic();
     struct kml_model_batch b = {.x = d->x, .label = d->label, .n = batch};
@@ -66,8 +68,8 @@ static void measure(const struct kml_model *m, struct kml_workspace *w, struct d
         took[blocks++] = (double)(kml_now(&clock) - begin) / 1e9 / BLOCK;
     }
     qsort(took, blocks, sizeof *took, by_value);
-    (void)printf("{\"step_seconds\": %.9g, \"steps\": %zu, \"loss\": %.6g}\n", took[blocks / 2], blocks * BLOCK,
-                 score.loss_sum / (double)score.samples);
+    (void)printf("{\"step_seconds\": %.9g, \"steps\": %zu, \"loss\": %.6g}\n", took[blocks / 2],
+                 blocks * BLOCK, score.loss_sum / (double)score.samples);
     kml_free(took);
 }
 

@@ -14,7 +14,8 @@
  *   kunal-ps-0.log, …      stderr of each process, appended to over restarts
  *   model.safetensors      at the end, unless output.storageUri says where
  *   tls/<role>-<index>/    0700, with --tls
- *   pace.json, speed-<worker>.txt   with paced workers
+ *   pace.json              with paced workers, and speed-<worker>.txt
+ *
  * While it runs also the sockets ps-<index>.sock; when their path is too long for a socket they are in a
  * private folder under $TMPDIR. kml_run_folder_finish takes the sockets away.
  */

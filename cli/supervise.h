@@ -17,8 +17,9 @@
  *
  *   LAUNCHING  PS-0 runs; the others are started as soon as it says where it listens
  *   RUNNING    the conductor is asked for its status every 200 ms; workers that die are started again by
- * restartPolicy SAVING     a stop was asked for; the conductor has 10 s to save what it has CLOSING    the
- * outcome is known; who still runs gets TERM after a grace, KILL 5 s later
+ *              restartPolicy
+ *   SAVING     a stop was asked for; the conductor has 10 s to save what it has
+ *   CLOSING    the outcome is known; who still runs gets TERM after a grace, KILL 5 s later
  *
  * Who has ended is judged after the conductor had its say: a status that was asked for after that end tells
  * whether the job had failed or finished anyway, and the worker only obeyed. PS-0, which is the conductor, is

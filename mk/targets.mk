@@ -10,7 +10,10 @@ SUM         := tests/tools/run_steps
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(filter-out %.d,$(MAKEFILE_LIST))
-	@echo "  MODE=$(MODE) of: $(MODES). BUILD=$(BUILD) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); V=1 shows the commands."
+	@echo "  make unit-X         unit tests of one layer or program, X of: $(LAYERS) $(PROGRAMS)"
+	@echo "  make FILE           one program or test: $(BUILD)/bin/kunal-ps, $(BUILD)/tests/unit/sync/barrier"
+	@echo "  MODE=$(MODE) of: $(MODES). BUILD=$(BUILD) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) JOBS=$(JOBS)"
+	@echo "  V=1 shows the commands."
 
 .PHONY: deps
 deps: ## install the Debian packages of tools/packages.txt that are missing (root or sudo)
@@ -75,12 +78,15 @@ bench: all ## measure against the peers, one line each: id, ours, peer, ratio
 
 .PHONY: install uninstall clean
 BIN := $(DESTDIR)$(PREFIX)/bin
-DOC := $(DESTDIR)$(PREFIX)/share/doc/kunal-ml
-install: all ## install into $(DESTDIR)$(PREFIX)
-	install -d $(BIN) $(DOC)
+DOC := $(DESTDIR)$(PREFIX)/share/doc/kunal
+# The tree's own folders, so that the links of README.md and of the pages lead somewhere.
+DOC_FILES = LICENSE README.md $(shell find docs examples proto -type f ! -name '*.pyc')
+install: all ## install the programs, kubectl-kunal and the documentation into $(DESTDIR)$(PREFIX)
+	install -d $(BIN)
 	install -m 755 $(BINARIES) $(BIN)
 	ln -sfn kunal $(BIN)/kubectl-kunal
-	install -m 644 LICENSE $(wildcard README.md docs/*.md) $(DOC)
+	@for f in $(DOC_FILES); do install -D -m "$$([ -x $$f ] && echo 755 || echo 644)" $$f $(DOC)/$$f; done
+	@echo "  documentation: $(DOC)"
 
 uninstall: ## take out what install put there
 	rm -f $(foreach p,$(PROGRAMS),$(BIN)/$(NAME_$(p))) $(BIN)/kubectl-kunal

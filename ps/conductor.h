@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "job/job.h"
 #include "math/schedule.h"
@@ -24,11 +25,11 @@
  *
  * Between any two calls:
  *   - a present worker trains (holds a lease of the ledger), evaluates (holds one of the evaluation), or is
- * idle; the idle and the evaluating are excused from the barrier;
+ *     idle; the idle and the evaluating are excused from the barrier;
  *   - versions made == openings of the barrier == commits sent, in order, each once;
  *   - a step's samples are done in the ledger exactly when its commit was sent;
  *   - with lockstep (BSP, Static) nobody trains while an evaluation runs, so timing never decides who commits
- * together.
+ *     together.
  *
  * Not thread-safe. Worker and shard indices that come from peers are checked here.
  */
@@ -101,8 +102,12 @@ struct kml_record {
     const char *text; /* WORKER_LEFT, WARNING: one line; PHASE: its name */
 };
 
-/* Where decisions go. Called in the order in which they must be carried out; never calls back into the
- * conductor. */
+/*
+ * Where decisions go. Called in the order in which they must be carried out. From inside a call the sink may
+ * tell the conductor two things and nothing else: kml_conductor_saved (from `save`), and kml_conductor_fail
+ * (from any: a local shard cannot obey). The job is then over; the conductor only ends the decision that it
+ * is in, and makes no other commit.
+ */
 struct kml_conductor_sink {
     void *self;
     /* to all shards, the local one included */

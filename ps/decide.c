@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* Weight of the newest value in the smoothed speeds and step times. */
 #define SMOOTHING 0.1
+#define LONGEST_STEP_NS (3600 * KML_SECOND)
 
 struct kml_opening kml_conductor_opening(struct kml_conductor *c)
 {
@@ -39,8 +41,10 @@ static void account_step(struct kml_conductor *c, uint32_t worker, uint32_t epoc
     k->compute_ns += r->compute_ns;
     k->wait_ns += r->wait_ns;
     if (r->compute_ns > 0) {
-        smooth(&k->speed, (double)r->samples * 1e9 / (double)r->compute_ns);
-        smooth(&c->step_ns, (double)r->compute_ns);
+        /* A clock that jumped must not stretch the grace window for ever. */
+        double ns = (double)(r->compute_ns < LONGEST_STEP_NS ? r->compute_ns : LONGEST_STEP_NS);
+        smooth(&k->speed, (double)r->samples * 1e9 / ns);
+        smooth(&c->step_ns, ns);
         c->barrier.rule.grace = (uint64_t)(c->job->sync.grace_window * c->step_ns);
     }
     c->samples += r->samples;
@@ -175,6 +179,9 @@ static void send_training(struct kml_conductor *c, struct kml_commit *commit, ui
         commit->release = c->train_list;
         commit->releases = count;
         c->sink.commit(c->sink.self, commit);
+        if (c->phase != KML_PHASE_TRAINING) {
+            return; /* our own shard could not obey: the job has failed */
+        }
     } else if (count > 0) {
         c->sink.release(c->sink.self, c->barrier.version, c->train_list, count);
     }
@@ -188,6 +195,9 @@ static void send_training(struct kml_conductor *c, struct kml_commit *commit, ui
 
 static void send_evaluation(struct kml_conductor *c, uint32_t count)
 {
+    if (c->phase != KML_PHASE_TRAINING) {
+        return; /* the commit before it failed */
+    }
     if (c->evaluation.to_pin) {
         c->evaluation.to_pin = false;
         c->sink.pin(c->sink.self, c->evaluation.version);
@@ -260,6 +270,6 @@ void kml_conductor_settle(struct kml_conductor *c, struct kml_opening *opening, 
             return;
         }
         deal(c, commits ? &commit : NULL);
-    } while (excuse_rest(c, opening, now));
+    } while (c->phase == KML_PHASE_TRAINING && excuse_rest(c, opening, now));
     wind_up_if_over(c, now);
 }

@@ -4,9 +4,17 @@
 #include "ps/conductor.h"
 
 /*
- * Inside the conductor: the parts that its files share. conductor.c holds members and phases, decide.c deals
- * work and commits, evaluate.c runs evaluations.
+ * Inside the conductor: the parts that its files share. conductor.c holds the phases and takes events,
+ * members.c says who takes part, decide.c deals work and commits, evaluate.c runs evaluations.
  */
+bool kml_conductor_is_bsp(const struct kml_job *job); /* everybody commits together */
+void kml_conductor_enter(struct kml_conductor *c, enum kml_phase phase);
+/* Training begins when everybody is there, or patience is over. */
+void kml_conductor_maybe_start(struct kml_conductor *c, uint64_t now);
+/* A shard holds all of version 0. */
+void kml_conductor_initial_staged(struct kml_conductor *c, uint32_t shard, uint32_t worker,
+                                  uint64_t incarnation, bool non_finite, uint64_t now);
+
 void kml_conductor_say(struct kml_conductor *c, const struct kml_record *r);
 void kml_conductor_warn(struct kml_conductor *c, const char *text); /* owned copy is made */
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ps/hello.h"
 #include "ps/lead.h"
 #include "wire/message.h"
 

@@ -1,11 +1,12 @@
 #include "ps/host.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/shared.h"
+#include "ps/hello.h"
 
 /* What waits to be sent is borrowed from the shard, not copied: the limit bounds a stream, not memory. */
 const struct kml_stream_limits kml_host_limits = {.receive_max = KML_CHUNK_MESSAGE_MAX,
@@ -186,11 +187,32 @@ static int send_shared(struct lane *l, struct kml_err *err)
     return kml_stream_send(l->stream, header, size, NULL, err);
 }
 
+/*
+ * Who gets parameters has read the ones before: it computed on them. So a stream that still holds more than
+ * one version belongs to a worker that pushes without reading, and each version in its queue would keep all
+ * of its blocks alive.
+ */
+static bool reads(const struct lane *l)
+{
+    const struct kml_shard *shard = l->host->shard;
+    struct kml_span first = kml_shard_span(shard, 0);
+    struct kml_span last = kml_shard_span(shard, kml_shard_chunks(shard) - 1);
+    size_t version =
+        (last.end - first.begin) * sizeof(float) + kml_shard_chunks(shard) * KML_CHUNK_HEADER_MAX;
+    return kml_stream_queued(l->stream) <= version;
+}
+
 static void send_due(struct lane *l)
 {
     struct kml_host *h = l->host;
     struct due *d = &h->due[l->worker];
     struct kml_err err;
+    if (!reads(l)) {
+        kml_warn("a worker does not read its parameters", kv_u("worker", l->worker));
+        kml_stream_cancel(l->stream); /* a status would wait behind what is not read */
+        drop_due(h, l->worker);
+        return;
+    }
     if (l->shared_pid != 0) {
         if (send_shared(l, &err) < 0) {
             kml_stream_close(l->stream, &err);
@@ -222,34 +244,6 @@ static void send_version(struct kml_host *h, uint32_t worker, uint64_t version)
 }
 
 /* ---- Streams ---- */
-
-int kml_check_identity(bool mutual, const struct kml_peer *peer, const char *uid, const char *role,
-                       uint32_t index, struct kml_err *err)
-{
-    if (!mutual) {
-        return 0;
-    }
-    char wanted[160];
-    (void)snprintf(wanted, sizeof wanted, "kunal://%s/%s/%u", uid, role, index);
-    if (peer->identity == NULL || strcmp(peer->identity, wanted) != 0) {
-        return kml_fail(err, KML_DENIED, "the certificate of %s is for %s, not for %s", peer->address,
-                        peer->identity == NULL ? "nobody" : peer->identity, wanted);
-    }
-    return 0;
-}
-
-int kml_check_hello(uint32_t protocol, const char *uid, const char *expected_uid, struct kml_err *err)
-{
-    if (protocol != KML_PROTOCOL_VERSION) {
-        return kml_fail(err, KML_PROTOCOL,
-                        "the peer speaks protocol %u, this side %u; use one release for the whole job",
-                        protocol, KML_PROTOCOL_VERSION);
-    }
-    if (strcmp(uid, expected_uid) != 0) {
-        return kml_fail(err, KML_DENIED, "the peer belongs to job %.63s, not to %s", uid, expected_uid);
-    }
-    return 0;
-}
 
 static int bind_lane(struct lane *l, const struct kml_open *o, struct kml_err *err)
 {

@@ -53,13 +53,4 @@ void kml_host_close(struct kml_host *h);
 
 struct kml_shard *kml_host_shard(struct kml_host *h); /* NULL before setup */
 
-/* "kunal://uid/worker/3" against the certificate of the peer. KML_DENIED; fine when `mutual` is false. */
-int kml_check_identity(bool mutual, const struct kml_peer *peer, const char *uid, const char *role,
-                       uint32_t index, struct kml_err *err) KML_MUST_CHECK;
-
-#define KML_PROTOCOL_VERSION 1u
-/* Job and protocol of a peer's first message. KML_PROTOCOL, KML_DENIED. */
-int kml_check_hello(uint32_t protocol, const char *uid, const char *expected_uid,
-                    struct kml_err *err) KML_MUST_CHECK;
-
 #endif

@@ -18,10 +18,16 @@
 
 /*
  * PS-0: the conductor, shard 0 and the conversations with everybody else. The conductor decides; this carries
- * decisions to sessions, to the local shard and to the disk, and brings events back. Split over lead.c the
- * program object, the conductor's sink, time; session.c   the Control/Session streams of workers and other
- * shards; driver.c    the unary calls of the operator or `kunal run`; save.c      the finished model;
- * journal.c   JSON lines on stdout. Owned by the loop's thread.
+ * decisions to sessions, to the local shard and to the disk, and brings events back. Split over
+ *
+ *   lead.c      the program object, the server, time
+ *   orders.c    the conductor's sink: its decisions become messages, calls and a file
+ *   session.c   the Control/Session streams of workers and other shards
+ *   driver.c    the unary calls of the operator or `kunal run`
+ *   save.c      the finished model
+ *   journal.c   JSON lines on stdout
+ *
+ * Owned by the loop's thread.
  */
 struct kml_session; /* one Control/Session stream */
 
@@ -61,6 +67,8 @@ int kml_lead_close(struct kml_lead *l);
 /* ---- Between the files of PS-0 ---- */
 
 uint64_t kml_lead_now(const struct kml_lead *l);
+
+extern const struct kml_conductor_sink kml_orders; /* its `self` is the lead */
 
 extern const struct kml_stream_limits kml_session_limits;
 int kml_session_opened(struct kml_lead *l, struct kml_stream *s, const struct kml_peer *peer,

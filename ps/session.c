@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "ps/hello.h"
 #include "ps/lead.h"
 #include "wire/message.h"
 

@@ -28,7 +28,8 @@ struct kml_shard {
     struct kml_fence fence;
     struct kml_fence_seat *seat; /* [workers] */
     struct stage *stage;         /* [workers] */
-    struct stage initial;        /* version 0 as it comes in */
+    struct stage initial;        /* version 0 as it comes in ... */
+    uint64_t initial_from;       /* ... from this incarnation: never mixed out of two workers' values */
     bool ready;
     struct kml_block **current; /* [chunks] */
     struct kml_block **pinned;  /* [chunks], all NULL when nothing is pinned */
@@ -166,7 +167,6 @@ int kml_shard_create(const struct kml_shard_setup *setup, struct kml_shard **out
     return 0;
 }
 
-/* Blocks that a send still reads cannot be freed here: whoever stops the transport first finds none. */
 void kml_shard_destroy(struct kml_shard *s)
 {
     if (s == NULL) {
@@ -295,12 +295,17 @@ static void install_initial(struct kml_shard *s)
     s->initial.data = NULL;
 }
 
-static int stage_initial(struct kml_shard *s, const struct kml_chunk *p, struct kml_shard_staged *out,
-                         struct kml_err *err)
+static int stage_initial(struct kml_shard *s, uint64_t incarnation, const struct kml_chunk *p,
+                         struct kml_shard_staged *out, struct kml_err *err)
 {
     if (p->step != 0) {
         return kml_fail(err, KML_INVALID, "parameters come with step 0, not %llu",
                         (unsigned long long)p->step);
+    }
+    if (s->initial_from != incarnation && s->fence.version == 0) {
+        stage_restart(&s->initial, 0); /* the conductor asked another worker: the first one was lost */
+        s->initial_from = incarnation;
+        s->ready = false;
     }
     if (!s->ready) {
         if (collect(s, &s->initial, p, err) < 0) {
@@ -353,7 +358,7 @@ int kml_shard_stage(struct kml_shard *s, uint32_t worker, uint64_t incarnation, 
         return -1;
     }
     if (piece->payload == KML_PAYLOAD_PARAMETERS) {
-        return stage_initial(s, piece, out, err);
+        return stage_initial(s, incarnation, piece, out, err);
     }
     switch (kml_fence_push(&s->fence, worker, incarnation, piece->step, s->setup.generation)) {
     case KML_VERDICT_CURRENT:

@@ -15,11 +15,11 @@
  * the optimiser's state beside them, and a staging buffer for each worker.
  *
  *   - A chunk's bytes never change. A commit writes new buffers and swaps the pointers, so a reader that
- * holds a reference always sees one consistent version (architecture.md section 3).
+ *     holds a reference always sees one consistent version (docs/ARCHITECTURE.md).
  *   - A gradient counts only when the conductor commits it. Staging is keyed by (worker, incarnation, step);
- * pieces may come twice, in any order, cut in any way.
+ *     pieces may come twice, in any order, cut in any way.
  *   - Members of a commit are summed in the order given, which is ascending by worker: same members, same
- * bytes.
+ *     bytes.
  *
  * Not thread-safe, but kml_block_drop may be called on any thread: it only counts down. Buffers are reused by
  * the next commit that finds them free, so training allocates nothing once all are warm.
@@ -48,7 +48,10 @@ struct kml_shard_staged {
  * (kml_shard_put). */
 int kml_shard_create(const struct kml_shard_setup *setup, struct kml_shard **out,
                      struct kml_err *err) KML_MUST_CHECK;
-void kml_shard_destroy(struct kml_shard *s); /* blocks that are still referenced live on; NULL accepted */
+
+/* NULL accepted. The transport must have ended before: a block that a send still holds is a bug, and aborts.
+ */
+void kml_shard_destroy(struct kml_shard *s);
 
 /* A worker's process takes its seat; what an older one staged is gone. Errors as kml_fence_admit. */
 int kml_shard_admit(struct kml_shard *s, uint32_t worker, uint64_t incarnation,
@@ -60,7 +63,8 @@ void kml_shard_dismiss(struct kml_shard *s, uint32_t worker, uint64_t incarnatio
 bool kml_shard_admitted(const struct kml_shard *s, uint32_t worker, uint64_t incarnation);
 
 /*
- * A piece of a gradient (step >= 1), or of the initial parameters (payload PARAMETERS, step 0). A late piece
+ * A piece of a gradient (step >= 1), or of the initial parameters (payload PARAMETERS, step 0). Before the
+ * first commit another incarnation's initial parameters take the place of those that were there. A late piece
  * changes nothing and is no error. KML_FENCED: another incarnation; KML_INVALID: out of range, or the
  * checksum is wrong: end the peer's stream.
  */

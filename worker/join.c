@@ -2,9 +2,9 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "wire/chunk.h"
 #include "worker/input.h"
 
-#define PROTOCOL 1
 #define ENTRIES_MOST 8
 #define NUMBERS_MOST                                                                                         \
     ((size_t)1 << 20) /* bytes of a list of numbers; a longer one would not fit into a control message */
@@ -106,7 +106,7 @@ void kml_join_init(struct kml_join *j, const struct kml_model *model, const stru
 {
     Kunal__V1__Join *m = &j->message;
     kunal__v1__join__init(m);
-    m->protocol = PROTOCOL;
+    m->protocol = KML_PROTOCOL_VERSION;
     m->job_uid = kml_strdup(uid);
     m->role = KUNAL__V1__ROLE__WORKER;
     m->index = index;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "math/clones.h"
+#include "base/clones.h"
 #include "math/gemm.h"
 #include "math/softmax.h"
 #include "math/vec.h"

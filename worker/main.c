@@ -219,7 +219,8 @@ static int print_help(const struct kml_flag *flags, uint32_t count)
         "kunal-worker: trains a replica of a job's model. `kunal run` and the operator start it.\n\n"
         "Who it is comes by environment: KUNAL_INDEX, KUNAL_JOB_UID, KUNAL_CONDUCTOR, KUNAL_JOB; also "
         "KUNAL_TLS_DIR,\n"
-        "KUNAL_PACE_NS, KUNAL_SPEED, KUNAL_PROFILE, KUNAL_LOG, KUNAL_PARENT_FD. See docs/PROTOCOL.md.\n\n");
+        "KUNAL_PACE_NS, KUNAL_SPEED, KUNAL_PROFILE, KUNAL_SHARED, KUNAL_LOG, KUNAL_PARENT_FD. See "
+        "docs/PROTOCOL.md.\n\n");
     kml_flags_print(flags, count);
     return 0;
 }

@@ -18,6 +18,7 @@
  *   - what is being computed on never changes under the computation;
  *   - late pieces of an older version cannot disturb a newer one, and a newer version makes its own way in;
  *   - an evaluation may still ask for a pinned version that is older than the last one trained on.
+ *
  * The pieces may be faster than the word which work they are for: until it comes, the newest version is safe,
  * and the one before it as long as no third one comes in between (a conductor has no reason to send three). A
  * vector is complete when every shard's range is covered by pieces of exactly that version.

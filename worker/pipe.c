@@ -11,7 +11,6 @@
 #include "wire/chunk.h"
 
 #define METHOD "/kunal.v1.Data/Exchange"
-#define PROTOCOL 1
 #define RELEASE_POLL_NS (KML_MILLISECOND / 10)
 
 static uint64_t now(void)
@@ -188,7 +187,7 @@ static int send_open(struct kml_lane *lane, struct kml_err *err)
 {
     const struct kml_pipe *p = lane->pipe;
     struct kml_chunk c = {.shard = lane->shard, .has_open = true};
-    c.open = (struct kml_open){.protocol = PROTOCOL,
+    c.open = (struct kml_open){.protocol = KML_PROTOCOL_VERSION,
                                .role = KML_ROLE_WORKER,
                                .index = p->config.index,
                                .incarnation = p->config.incarnation,

@@ -93,10 +93,17 @@ static int send(struct kml_session *s, Kunal__V1__ToConductor *m, struct kml_err
 static void send_or_drop(struct kml_session *s, Kunal__V1__ToConductor *m)
 {
     struct kml_err err;
-    if (s->state == KML_SESSION_JOINED && s->stream != NULL && send(s, m, &err) < 0) {
+    if (s->stream != NULL && send(s, m, &err) < 0) {
         (void)kml_wrap(&err, "conductor %s", s->config.address);
         err.code = KML_UNAVAILABLE;
         kml_session_drop(s, &err);
+    }
+}
+
+static void say_joined(struct kml_session *s, Kunal__V1__ToConductor *m)
+{
+    if (s->state == KML_SESSION_JOINED) {
+        send_or_drop(s, m);
     }
 }
 
@@ -105,7 +112,7 @@ void kml_session_report(struct kml_session *s, Kunal__V1__StepReport *m)
     Kunal__V1__ToConductor up = KUNAL__V1__TO_CONDUCTOR__INIT;
     up.message_case = KUNAL__V1__TO_CONDUCTOR__MESSAGE_REPORT;
     up.report = m;
-    send_or_drop(s, &up);
+    say_joined(s, &up);
 }
 
 void kml_session_evaluated(struct kml_session *s, Kunal__V1__EvaluationResult *m)
@@ -113,7 +120,7 @@ void kml_session_evaluated(struct kml_session *s, Kunal__V1__EvaluationResult *m
     Kunal__V1__ToConductor up = KUNAL__V1__TO_CONDUCTOR__INIT;
     up.message_case = KUNAL__V1__TO_CONDUCTOR__MESSAGE_EVALUATED;
     up.evaluated = m;
-    send_or_drop(s, &up);
+    say_joined(s, &up);
 }
 
 static void heartbeat(struct kml_session *s)
@@ -139,7 +146,7 @@ void kml_session_leave(struct kml_session *s, const char *reason, int exit_code)
     leaving.reason = text;
     up.message_case = KUNAL__V1__TO_CONDUCTOR__MESSAGE_LEAVING;
     up.leaving = &leaving;
-    send_or_drop(s, &up);
+    say_joined(s, &up);
     over(s, exit_code);
     s->why = (struct kml_err){.code = KML_OK};
     (void)snprintf(s->why.text, sizeof(s->why.text), "%s", reason);
@@ -304,20 +311,27 @@ static uint64_t tick_down(struct kml_session *s, bool may_try)
     return s->now_ns + KML_SECOND;
 }
 
+static uint64_t tick_alive(struct kml_session *s)
+{
+    if (s->now_ns - s->sent_at >= KML_SESSION_HEARTBEAT_NS) {
+        heartbeat(s);
+    }
+    return s->sent_at + KML_SESSION_HEARTBEAT_NS;
+}
+
 uint64_t kml_session_tick(struct kml_session *s, uint64_t now_ns, bool may_try)
 {
     s->now_ns = now_ns;
     switch (s->state) {
     case KML_SESSION_DOWN:
         return tick_down(s, may_try);
+    case KML_SESSION_JOINING: /* the answer comes when all shards are there: until then we are alive too */
+        return tick_alive(s);
     case KML_SESSION_JOINED:
         if (now_ns - s->tried_at >= SERVES_NS && s->outage_since != UINT64_MAX) {
             kml_session_serves(s);
         }
-        if (now_ns - s->sent_at >= KML_SESSION_HEARTBEAT_NS) {
-            heartbeat(s);
-        }
-        return s->sent_at + KML_SESSION_HEARTBEAT_NS;
+        return tick_alive(s);
     default:
         return now_ns + KML_SECOND;
     }

@@ -17,9 +17,9 @@
 /*
  * A worker's conversation with the conductor: the Session stream (proto/kunal/v1/control.proto).
  *
- *   DOWN --(time to try)--> JOINING --JoinReply--> JOINED --Finished, Stop, refusal, too long an outage-->
- * OVER
- *     ^------------------ the stream broke, or kml_session_drop --|
+ *   DOWN --(time to try)--> JOINING --JoinReply--> JOINED
+ *     ^-- the stream broke, or kml_session_drop ------|
+ *   any --Finished, Stop, a refusal, too long an outage--> OVER
  *
  * Leaving JOINING or JOINED for DOWN calls `lost` once; all that was agreed is void then, and the next Join,
  * with a fresh incarnation, begins anew: one that was given up never counts again (lib/sync/fence.h).

@@ -3,18 +3,18 @@
 
 KUNAL_PROTO says where the folder proto is; without it, two folders up. The model is in model.py.
 """
-import atexit, json, os, queue, secrets, shutil, subprocess, sys, tempfile, threading, time
+import json, os, queue, secrets, shutil, subprocess, sys, tempfile, threading, time
 import grpc
 import numpy as np
 from model import Model, read_data
 
 PROTO = os.environ.get("KUNAL_PROTO") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../proto")
 STUBS = tempfile.mkdtemp(prefix="kunal-stubs-")
-atexit.register(shutil.rmtree, STUBS)
 subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I", PROTO, "--python_out", STUBS, "--grpc_python_out", STUBS,
                 "kunal/v1/data.proto", "kunal/v1/control.proto"], check=True)
 sys.path.insert(0, STUBS)
 from kunal.v1 import control_pb2 as control, control_pb2_grpc, data_pb2 as data, data_pb2_grpc
+shutil.rmtree(STUBS)
 
 INDEX, UID, CONDUCTOR = int(os.environ["KUNAL_INDEX"]), os.environ["KUNAL_JOB_UID"], os.environ["KUNAL_CONDUCTOR"]
 PATIENCE_S = 60  # without a conductor

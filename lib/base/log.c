@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/parse.h"
 
 /* A line fits into one atomic write to a pipe (PIPE_BUF), so lines of several threads or processes never mix.
  */
@@ -42,26 +43,6 @@ static void puts_to(struct line *l, const char *text)
     put(l, text, strlen(text));
 }
 
-/* Length of the valid UTF-8 character at `c`, 0 when the bytes are none. */
-static size_t utf8_length(const unsigned char *c)
-{
-    if (c[0] < 0x80) {
-        return 1;
-    }
-    size_t length = c[0] >= 0xc2 && c[0] < 0xe0   ? 2
-                    : (c[0] & 0xf0) == 0xe0       ? 3
-                    : c[0] >= 0xf0 && c[0] < 0xf5 ? 4
-                                                  : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((c[i] & 0xc0) != 0x80) {
-            return 0; /* the terminating zero ends up here too */
-        }
-    }
-    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
-    bool outside = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
-    return overlong || outside ? 0 : length;
-}
-
 static void put_char(struct line *l, const char *c, size_t length)
 {
     unsigned char first = (unsigned char)*c;
@@ -87,7 +68,7 @@ static void put_quoted(struct line *l, const char *text)
     puts_to(l, "\"");
     const char *c = text;
     while (*c != '\0' && c - text < VALUE_MOST) {
-        size_t length = utf8_length((const unsigned char *)c);
+        size_t length = kml_utf8_length(c);
         put_char(l, c, length);
         c += length == 0 ? 1 : length;
     }

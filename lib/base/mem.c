@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define LARGE_PAGE ((uintptr_t)2 << 20)
+#define LARGE ((size_t)8 << 20)
 
 static _Atomic uint64_t countdown; /* allocations until one fails on purpose; 0: never */
 
@@ -38,13 +42,29 @@ void *kml_realloc(void *old, size_t bytes)
     return or_abort(realloc(old, bytes > 0 ? bytes : 1));
 }
 
+/* Fewer page faults and fewer looks into the page table for what is read in random order. Only a wish. */
+static void wish_large_pages(void *p, size_t bytes)
+{
+    uintptr_t begin = ((uintptr_t)p + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    uintptr_t end = ((uintptr_t)p + bytes) / LARGE_PAGE * LARGE_PAGE;
+    if (begin < end) {
+        (void)madvise((uint8_t *)p + (begin - (uintptr_t)p), end - begin, MADV_HUGEPAGE);
+    }
+}
+
 void *kml_try_alloc(size_t bytes)
 {
     if (countdown > 0 && --countdown == 0) {
         return NULL;
     }
     void *p = NULL;
-    return bytes < SIZE_MAX - 64 && posix_memalign(&p, 64, bytes > 0 ? bytes : 1) == 0 ? p : NULL;
+    if (bytes >= SIZE_MAX - 64 || posix_memalign(&p, 64, bytes > 0 ? bytes : 1) != 0) {
+        return NULL;
+    }
+    if (bytes >= LARGE) {
+        wish_large_pages(p, bytes);
+    }
+    return p;
 }
 
 void kml_test_fail_alloc(uint64_t nth)

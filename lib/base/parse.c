@@ -229,6 +229,30 @@ int kml_parse_quantity(const char *text, double *out, struct kml_err *err)
     return 0;
 }
 
+size_t kml_utf8_length(const char *c)
+{
+    const unsigned char *s = (const unsigned char *)c;
+    if (s[0] < 0x80) {
+        return 1;
+    }
+    if (s[0] < 0xc2 || s[0] > 0xf4) {
+        return 0;
+    }
+    size_t length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    /* The second byte alone tells overlong forms, surrogates and what is too large. */
+    unsigned low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < low || s[1] > high) {
+        return 0;
+    }
+    for (size_t i = 2; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0; /* the zero at the end comes here too */
+        }
+    }
+    return length;
+}
+
 #define WORD_MOST 63
 
 static uint32_t least(uint32_t a, uint32_t b, uint32_t c)

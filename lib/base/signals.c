@@ -38,7 +38,10 @@ static void *wait_for_them(void *self)
                             {.fd = watch.signals, .events = POLLIN},
                             {.fd = watch.parent, .events = POLLIN}};
     for (;;) {
-        if (poll(fds, 3, -1) < 0 && errno != EINTR) {
+        if (poll(fds, 3, -1) < 0) {
+            if (errno == EINTR) {
+                continue; /* revents say nothing now */
+            }
             return NULL;
         }
         if (fds[0].revents != 0) {

@@ -23,11 +23,31 @@ int kml_thread_start(pthread_t *thread, const char *name, void *(*run)(void *sel
     return 0;
 }
 
+void kml_lock_init(struct kml_lock *l)
+{
+    KML_BUG_ON(pthread_mutex_init(&l->mutex, NULL) != 0);
+}
+
+void kml_lock_finish(struct kml_lock *l)
+{
+    (void)pthread_mutex_destroy(&l->mutex);
+}
+
+void kml_lock_take(struct kml_lock *l)
+{
+    KML_BUG_ON(pthread_mutex_lock(&l->mutex) != 0);
+}
+
+void kml_lock_give(struct kml_lock *l)
+{
+    KML_BUG_ON(pthread_mutex_unlock(&l->mutex) != 0);
+}
+
 void kml_queue_init(struct kml_queue *q, size_t room)
 {
     KML_BUG_ON(room == 0);
     *q = (struct kml_queue){.room = room, .item = KML_NEW_ARRAY(room, void *)};
-    KML_BUG_ON(pthread_mutex_init(&q->lock, NULL) != 0);
+    kml_lock_init(&q->lock);
     KML_BUG_ON(pthread_cond_init(&q->filled, NULL) != 0);
     KML_BUG_ON(pthread_cond_init(&q->drained, NULL) != 0);
 }
@@ -36,19 +56,9 @@ void kml_queue_finish(struct kml_queue *q)
 {
     (void)pthread_cond_destroy(&q->drained);
     (void)pthread_cond_destroy(&q->filled);
-    (void)pthread_mutex_destroy(&q->lock);
+    kml_lock_finish(&q->lock);
     kml_free(q->item);
     q->item = NULL;
-}
-
-static void lock(struct kml_queue *q)
-{
-    KML_BUG_ON(pthread_mutex_lock(&q->lock) != 0);
-}
-
-static void unlock(struct kml_queue *q)
-{
-    KML_BUG_ON(pthread_mutex_unlock(&q->lock) != 0);
 }
 
 static bool put_locked(struct kml_queue *q, void *item)
@@ -76,47 +86,47 @@ static bool get_locked(struct kml_queue *q, void **item)
 
 bool kml_queue_put(struct kml_queue *q, void *item)
 {
-    lock(q);
+    kml_lock_take(&q->lock);
     while (!q->closed && q->count == q->room) {
-        (void)pthread_cond_wait(&q->drained, &q->lock);
+        (void)pthread_cond_wait(&q->drained, &q->lock.mutex);
     }
     bool done = put_locked(q, item);
-    unlock(q);
+    kml_lock_give(&q->lock);
     return done;
 }
 
 bool kml_queue_try_put(struct kml_queue *q, void *item)
 {
-    lock(q);
+    kml_lock_take(&q->lock);
     bool done = put_locked(q, item);
-    unlock(q);
+    kml_lock_give(&q->lock);
     return done;
 }
 
 bool kml_queue_get(struct kml_queue *q, void **item)
 {
-    lock(q);
+    kml_lock_take(&q->lock);
     while (!q->closed && q->count == 0) {
-        (void)pthread_cond_wait(&q->filled, &q->lock);
+        (void)pthread_cond_wait(&q->filled, &q->lock.mutex);
     }
     bool done = get_locked(q, item);
-    unlock(q);
+    kml_lock_give(&q->lock);
     return done;
 }
 
 bool kml_queue_try_get(struct kml_queue *q, void **item)
 {
-    lock(q);
+    kml_lock_take(&q->lock);
     bool done = get_locked(q, item);
-    unlock(q);
+    kml_lock_give(&q->lock);
     return done;
 }
 
 void kml_queue_close(struct kml_queue *q)
 {
-    lock(q);
+    kml_lock_take(&q->lock);
     q->closed = true;
     (void)pthread_cond_broadcast(&q->filled);
     (void)pthread_cond_broadcast(&q->drained);
-    unlock(q);
+    kml_lock_give(&q->lock);
 }

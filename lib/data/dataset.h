@@ -69,10 +69,12 @@ struct kml_dataset {
 /*
  * Reads the training set and the validation set. The names that are looked for when none are given:
  *   IDX        train-images-idx3-ubyte, train-labels-idx1-ubyte; t10k-... (test), each also with .gz;
- *              a given file is the images', its labels stand beside it ("images" -> "labels", "idx3" ->
- * "idx1") CSV, TSV   train.csv, validation.csv, test.csv (.tsv), each also with .gz A missing file is
- * KML_NOT_FOUND, bad content KML_INVALID with file and, for text, line and column. Strings of `spec` are
- * borrowed until kml_dataset_open_test has been called or will not be.
+ *              a given file is the images', its labels stand beside it ("images" -> "labels",
+ *              "idx3" -> "idx1")
+ *   CSV, TSV   train.csv, validation.csv, test.csv (.tsv), each also with .gz
+ *
+ * A missing file is KML_NOT_FOUND, bad content KML_INVALID with file and, for text, line and column. Strings
+ * of `spec` are borrowed until kml_dataset_open_test has been called or will not be.
  */
 int kml_dataset_open(struct kml_dataset *d, const struct kml_dataset_spec *spec,
                      struct kml_err *err) KML_MUST_CHECK;

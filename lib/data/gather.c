@@ -1,36 +1,27 @@
 #include "data/dataset.h"
 
+#include "base/clones.h"
 #include "base/mem.h"
-
-/* As math/clones.h, which this floor does not see: AVX2 without FMA, so every version rounds alike. */
-#if defined(__x86_64__) && !defined(KML_SANITIZED)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
-#endif
-#ifdef __clang__
-#pragma STDC FP_CONTRACT OFF
-#endif
 
 #define LINE 64 /* bytes of a cache line */
 
-CLONES static void bytes_uniform(float *restrict x, const uint8_t *restrict from, float scale, size_t n)
+KML_CLONES static void bytes_uniform(float *restrict x, const uint8_t *restrict from, float scale, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
         x[j] = (float)from[j] * scale;
     }
 }
 
-CLONES static void bytes_each(float *restrict x, const uint8_t *restrict from, const float *restrict mean,
-                              const float *restrict scale, size_t n)
+KML_CLONES static void bytes_each(float *restrict x, const uint8_t *restrict from, const float *restrict mean,
+                                  const float *restrict scale, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
         x[j] = ((float)from[j] - mean[j]) * scale[j];
     }
 }
 
-CLONES static void reals_each(float *restrict x, const float *restrict from, const float *restrict mean,
-                              const float *restrict scale, size_t n)
+KML_CLONES static void reals_each(float *restrict x, const float *restrict from, const float *restrict mean,
+                                  const float *restrict scale, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
         x[j] = (from[j] - mean[j]) * scale[j];

@@ -2,7 +2,6 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/mem.h"
 
@@ -95,24 +94,15 @@ static int expect_end(struct kml_source *s, struct kml_err *err)
  */
 #define TRUSTED ((size_t)64 << 20)
 
-#define HUGE_PAGE ((uintptr_t)2 << 20)
-
-/* Rows are read in random order: large pages spare a look into the page table for nearly each of them. Only a
- * wish. */
-static void wish_large_pages(uint8_t *values, size_t size)
-{
-    uintptr_t begin = ((uintptr_t)values + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    uintptr_t end = ((uintptr_t)values + size) / HUGE_PAGE * HUGE_PAGE;
-    if (begin < end) {
-        (void)madvise(values + (begin - (uintptr_t)values), end - begin, MADV_HUGEPAGE);
-    }
-}
-
 static int read_values(struct kml_source *s, size_t size, uint8_t **out, struct kml_err *err)
 {
     size_t room = size < TRUSTED ? size : TRUSTED;
     size_t have = 0;
-    uint8_t *values = NULL;
+    uint8_t *values = kml_source_take(s, size);
+    if (values != NULL) {
+        *out = values;
+        return 0;
+    }
     for (;;) {
         uint8_t *grown = kml_try_alloc(room);
         if (grown == NULL) {
@@ -120,7 +110,6 @@ static int read_values(struct kml_source *s, size_t size, uint8_t **out, struct 
             return kml_fail(err, KML_NO_MEMORY, "%s: no memory for %zu bytes of values", kml_source_name(s),
                             room);
         }
-        wish_large_pages(grown, room);
         if (have > 0) {
             memcpy(grown, values, have);
         }

@@ -18,6 +18,12 @@ int kml_source_open(struct kml_source **out, const char *path, struct kml_err *e
 struct kml_source *kml_source_of_view(const char *name, struct kml_view bytes); /* both borrowed */
 void kml_source_close(struct kml_source *s);
 
+/*
+ * All that is left, when that is exactly `size` bytes and lies unpacked in memory: a block of its own, for
+ * kml_free. NULL otherwise: read it. Saves a second copy of a large data set.
+ */
+uint8_t *kml_source_take(struct kml_source *s, size_t size);
+
 const char *kml_source_name(const struct kml_source *s);
 
 /*

@@ -15,7 +15,7 @@
  *   - a map has no key twice, and its children stand in the order in which they were written;
  *   - every text is UTF-8 without a zero byte; every real is finite;
  *   - the tree is at most KML_DOC_MAX_DEPTH deep and has at most KML_DOC_MAX_NODES nodes, whatever the input
- * was.
+ *     was.
  *
  * YAML is read through libyaml's events, with the core schema of YAML 1.2: null, true and false, integers
  * (also 0x and 0o) and reals are recognised when written plain; what is quoted stays text, and so do yes, no,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/parse.h"
 #include "doc/doc.h"
 
 void kml_format_real(double value, char out[KML_JSON_REAL])
@@ -23,26 +24,6 @@ void kml_format_real(double value, char out[KML_JSON_REAL])
         size_t size = strlen(out);
         memcpy(out + size, ".0", 3);
     }
-}
-
-/* Length of the UTF-8 character at `c`, 0 if there is none (overlong, surrogate, past U+10FFFF, cut). */
-static size_t utf8_length(const uint8_t *c)
-{
-    if (c[0] < 0x80) {
-        return 1;
-    }
-    size_t size = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
-    if (c[0] < 0xc2 || c[0] > 0xf4) {
-        return 0;
-    }
-    for (size_t i = 1; i < size; i++) {
-        if ((c[i] & 0xc0) != 0x80) {
-            return 0; /* the terminating zero also ends here */
-        }
-    }
-    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
-    bool outside = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
-    return overlong || outside ? 0 : size;
 }
 
 static const char *escape_of(uint8_t c, char space[8])
@@ -67,7 +48,7 @@ static const char *escape_of(uint8_t c, char space[8])
 /* One character, as it is or escaped; `size` is set to the bytes of `text` that it took. */
 static int put_character(struct kml_buf *out, const uint8_t *text, size_t *size, struct kml_err *err)
 {
-    *size = utf8_length(text);
+    *size = kml_utf8_length((const char *)text);
     if (*size == 0) {
         *size = 1;
         return kml_buf_puts(out, "\xef\xbf\xbd", err);

@@ -10,12 +10,12 @@
  * of our own) and for the drivers that read it. A process that a signal ended counts as 128 + signal, as
  * shells and containers say.
  *
- *   0                                   well
- *   69, 75                              may go better next time: the peer was away, or "try again"
- *   130, 137, 138, 143                  stopped from outside (INT, KILL, USR1, TERM): may go better next time
- *   1..127 but for these                will fail again: usage, bad data, missing input, protocol, refused,
- * not runnable 128, 132, 134, 136, 139             will fail again: crashed (ILL, ABRT, FPE, SEGV) all others
- * from 129 on              may go better next time
+ *   0                         well
+ *   69, 75                    may go better next time: the peer was away, or "try again"
+ *   other 1..127              will fail again: usage, bad data, missing input, protocol, refused, not
+ * runnable 130, 137, 138, 143        stopped from outside (INT, KILL, USR1, TERM): may go better next time
+ *   128, 132, 134, 136, 139   will fail again: crashed (ILL, ABRT, FPE, SEGV)
+ *   others from 129 on        may go better next time
  */
 enum kml_exit_class { KML_EXIT_GOOD, KML_EXIT_PERMANENT, KML_EXIT_RETRYABLE };
 

@@ -63,6 +63,8 @@ void kml_job_describe(const struct kml_node *node, char out[96]);
 char *kml_job_text(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node);
 /* A node as JSON text; NULL after kml_job_problem. */
 char *kml_job_json(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node);
+/* Puts such a text, which it takes, into the field; -1 for NULL. */
+int kml_job_keep(struct kml_job_reader *r, const struct kml_job_field *field, char *text);
 
 void kml_job_template_finish(struct kml_job_template *t);
 void kml_job_file_finish(struct kml_job_file *f);

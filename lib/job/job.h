@@ -14,10 +14,10 @@
  *
  * A field is honoured or refused, never silently ignored:
  *   - an unknown field, a wrong type, a value out of range, a pair of fields that cannot work together: a
- * problem;
+ *     problem;
  *   - what is valid but not built yet: a problem, KML_UNSUPPORTED, "not supported yet";
  *   - what belongs to a mode, strategy or kind that is not chosen is checked, named in a note, and then holds
- * its default here, as if it had not been written;
+ *     its default here, as if it had not been written;
  *   - what only a cluster can use is named in a note when the driver is LOCAL, and kept.
  *
  * The fields, their defaults and limits are one table (table.h); reading, writing and checking all walk it.
@@ -28,8 +28,9 @@
 #define KML_JOB_MAX_LAYERS 8
 #define KML_JOB_MAX_PROBLEMS 20
 #define KML_JOB_MAX_NOTES 64
-#define KML_JOB_NAME_MAX 50 /* letters of metadata.name, so that <job>-worker-<index> fits into a DNS label  \
-                             */
+#define KML_JOB_NAME_MAX                                                                                     \
+    50 /* letters of metadata.name, so that <job>-worker-<index> fits into a DNS label                       \
+        */
 
 struct kml_job_file {
     char *file;           /* name under storageUri; NULL: found by itself */

@@ -122,14 +122,7 @@ int kml_job_read_uri(struct kml_job_reader *r, const struct kml_job_field *field
     if (check_uri(r, field, node) != 0) {
         return -1;
     }
-    char *text = kml_job_text(r, field, node);
-    if (text == NULL) {
-        return -1;
-    }
-    char **target = kml_job_target(r->job, field);
-    kml_free(*target);
-    *target = text;
-    return 0;
+    return kml_job_keep(r, field, kml_job_text(r, field, node));
 }
 
 static int read_file_name(struct kml_job_reader *r, const struct kml_job_field *field,

@@ -14,16 +14,21 @@
  *   KUNAL_INDEX      0 .. replicas - 1
  *   KUNAL_JOB_UID    the job's uid: at most 63 letters
  *   KUNAL_CONDUCTOR  where PS-0 listens: a gRPC target ("job-ps-0.job.ns.svc:4242", "127.0.0.1:4242",
- * "unix:/path") KUNAL_JOB        path of the normalised manifest (JSON) KUNAL_TLS_DIR    folder with ca.crt,
- * tls.crt, tls.key; unset or empty: plaintext KUNAL_LISTEN     PS: what to listen on ("0.0.0.0:4242",
- * "127.0.0.1:0", "unix:/path") KUNAL_ADVERTISE  PS: how others reach it; unset: KUNAL_LISTEN with the port
- * that was taken KUNAL_OUTPUT     PS-0: folder for the model file; unset: output.storageUri decides
+ *                    "unix:/path")
+ *   KUNAL_JOB        path of the normalised manifest (JSON)
+ *   KUNAL_TLS_DIR    folder with ca.crt, tls.crt, tls.key; unset or empty: plaintext
+ *   KUNAL_LISTEN     PS: what to listen on ("0.0.0.0:4242", "127.0.0.1:0", "unix:/path")
+ *   KUNAL_ADVERTISE  PS: how others reach it; unset: KUNAL_LISTEN with the port that was taken
+ *   KUNAL_OUTPUT     PS-0: folder for the model file; unset: output.storageUri decides
  *   KUNAL_PACE_NS    worker: nominal nanoseconds per sample; unset or 0: as fast as it goes
  *   KUNAL_SPEED      worker: its speed relative to nominal, > 0 (1 when unset)
  *   KUNAL_PROFILE    worker: file of "seconds speed" lines; speed from that second of training on, before it
- * KUNAL_SPEED KUNAL_SHARED     1: all processes of the job are one user's on one machine, floats go through
- * shared memory KUNAL_LOG        json (default) or text KUNAL_PARENT_FD  a file descriptor that its parent
- * holds open: at its end the parent is gone and so is the job
+ *                    KUNAL_SPEED
+ *   KUNAL_SHARED     1: all processes of the job are one user's on one machine, floats go through shared
+ *                    memory
+ *   KUNAL_LOG        json (default) or text
+ *   KUNAL_PARENT_FD  a file descriptor that its parent holds open: at its end the parent is gone and so is
+ *                    the job (base/signals.h reads it)
  */
 #define KML_JOB_UID_MAX 63
 

@@ -40,6 +40,17 @@ char *kml_job_json(struct kml_job_reader *r, const struct kml_job_field *field, 
     return (char *)kml_buf_take(&buf, &size);
 }
 
+int kml_job_keep(struct kml_job_reader *r, const struct kml_job_field *field, char *text)
+{
+    if (text == NULL) {
+        return -1;
+    }
+    char **target = kml_job_target(r->job, field);
+    kml_free(*target);
+    *target = text;
+    return 0;
+}
+
 void kml_job_describe(const struct kml_node *node, char out[96])
 {
     char number[KML_JSON_REAL];
@@ -240,14 +251,7 @@ static int read_text(struct kml_job_reader *r, const struct kml_job_field *field
             node->text, max);
         return -1;
     }
-    char *text = kml_job_text(r, field, node);
-    if (text == NULL) {
-        return -1;
-    }
-    char **target = kml_job_target(r->job, field);
-    kml_free(*target);
-    *target = text;
-    return 0;
+    return kml_job_keep(r, field, kml_job_text(r, field, node));
 }
 
 static int read_json(struct kml_job_reader *r, const struct kml_job_field *field, const struct kml_node *node)
@@ -256,14 +260,7 @@ static int read_json(struct kml_job_reader *r, const struct kml_job_field *field
     if (node->kind != (map ? KML_NODE_MAP : KML_NODE_LIST)) {
         return wrong_type(r, field, node, field->path, map ? "a map" : "a list");
     }
-    char *json = kml_job_json(r, field, node);
-    if (json == NULL) {
-        return -1;
-    }
-    char **target = kml_job_target(r->job, field);
-    kml_free(*target);
-    *target = json;
-    return 0;
+    return kml_job_keep(r, field, kml_job_json(r, field, node));
 }
 
 static int read_widths(struct kml_job_reader *r, const struct kml_job_field *field,

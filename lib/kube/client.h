@@ -21,6 +21,8 @@
  *   - Each call has a deadline, 30 s unless said otherwise, streams excepted. 429, and 5xx with Retry-After,
  * are sent again after the time asked for, as long as that lies before the deadline; nothing else is: what
  * else to do about a failure is the caller's to decide.
+ *   - At most 64 calls are under way at a time, streams aside; more wait for their turn, inside their
+ * deadlines.
  *   - Files of tokens, certificates and CAs are looked at for each call and read again when they changed,
  * tokens once a minute in any case; a 401 reads them at once and sends the call once more. New ones that
  * cannot be read leave the old ones in use. An exec command runs when its credential is over, or was answered
@@ -112,6 +114,7 @@ int kml_kube_call(struct kml_kube_client *c, struct kml_kube_request *request, s
 struct kml_kube_client_counts {
     uint64_t requests; /* sent, repeats included */
     uint64_t retries;
+    uint64_t answers;     /* of any status, whole or not */
     uint64_t failures;    /* calls that ended with an error, cancelled ones not */
     uint64_t connections; /* opened */
     uint64_t resets;      /* times that all connections were given up as dead */

@@ -45,7 +45,7 @@ void kml_kube_status_of(struct kml_kube_status *s, const struct kml_node *status
     (void)snprintf(s->reason, sizeof s->reason, "%s", text_of(status, "reason"));
     (void)snprintf(s->message, sizeof s->message, "%s", text_of(status, "message"));
     read_details(s, kml_node_get(status, "details"));
-    if (s->http == 504 && strstr(s->message, "Too large resource version") != NULL) {
+    if (strstr(s->message, "Too large resource version") != NULL) {
         s->version_too_large = true;
     }
 }

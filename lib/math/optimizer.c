@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clones.h"
 #include "base/mem.h"
-#include "math/clones.h"
 #include "math/vec.h"
 
 /* Gradient sum, parameters, two state arrays and the result of one block are 40 KB at most, and mostly less.

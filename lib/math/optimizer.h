@@ -12,9 +12,8 @@
  *   Nesterov  g += wd * p;  v = mu * v + g;  p -= lr * (g + mu * v)
  *   Adagrad   g += wd * p;  s += g^2;  p -= lr * g / (sqrt(s) + eps)
  *   Adam      g += wd * p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
- *             p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)            (Kingma, Ba 2015)
- *   AdamW     p *= 1 - lr * wd, then Adam without wd                                 (Loshchilov, Hutter
- * 2019)
+ *             p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)               (Kingma, Ba 2015)
+ *   AdamW     p *= 1 - lr * wd, then Adam without wd                            (Loshchilov, Hutter 2019)
  *
  * The learning rate of a step already carries the schedule and the step scale: a scale on the gradient would
  * cancel in Adam. State starts as zeros, [slots] arrays of the parameters' length.

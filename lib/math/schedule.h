@@ -8,8 +8,7 @@
  *
  *   Constant  1
  *   Step      factor ^ floor(epoch / step_epochs)
- *   Cosine    (1 + cos(pi * (epoch - warmup) / (epochs - warmup))) / 2               (Loshchilov, Hutter
- * 2017)
+ *   Cosine    (1 + cos(pi * (epoch - warmup) / (epochs - warmup))) / 2         (Loshchilov, Hutter 2017)
  *
  * In the first warmup_epochs each is multiplied by epoch / warmup_epochs (Goyal et al. 2017); Cosine stays at
  * 1 there.

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "math/clones.h"
+#include "base/clones.h"
 
 #define ROWS 64 /* rows whose bookkeeping is on the stack at a time */
 

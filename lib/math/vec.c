@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "math/clones.h"
+#include "base/clones.h"
 
 /* Elements worked on before moving on: inputs and output of one block stay in the first-level cache. */
 #define BLOCK 2048

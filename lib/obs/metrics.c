@@ -10,16 +10,6 @@
 
 #define NUMBER_ROOM 32
 
-static void lock(struct kml_metrics *m)
-{
-    KML_BUG_ON(pthread_mutex_lock(&m->lock) != 0);
-}
-
-static void unlock(struct kml_metrics *m)
-{
-    KML_BUG_ON(pthread_mutex_unlock(&m->lock) != 0);
-}
-
 static uint32_t label_count(const struct kml_metric *metric)
 {
     uint32_t n = 0;
@@ -103,7 +93,7 @@ static struct kml_series *touch(struct kml_metrics *m, struct kml_metric *metric
 void kml_metrics_init(struct kml_metrics *m, struct kml_metric *table, uint32_t count)
 {
     *m = (struct kml_metrics){.metric = table, .count = count};
-    KML_BUG_ON(pthread_mutex_init(&m->lock, NULL) != 0);
+    kml_lock_init(&m->lock);
     for (uint32_t row = 0; row < count; row++) {
         if (label_count(&table[row]) == 0) {
             (void)touch(m, &table[row], NULL);
@@ -113,31 +103,31 @@ void kml_metrics_init(struct kml_metrics *m, struct kml_metric *table, uint32_t 
 
 void kml_metrics_finish(struct kml_metrics *m)
 {
-    (void)pthread_mutex_destroy(&m->lock);
+    kml_lock_finish(&m->lock);
 }
 
 void kml_metrics_add(struct kml_metrics *m, uint32_t row, const char *const *label, double by)
 {
     struct kml_metric *metric = metric_at(m, row);
     KML_BUG_ON(metric->kind == KML_HISTOGRAM || (metric->kind == KML_COUNTER && by < 0));
-    lock(m);
+    kml_lock_take(&m->lock);
     struct kml_series *series = touch(m, metric, label);
     if (series != NULL) {
         series->value += by;
     }
-    unlock(m);
+    kml_lock_give(&m->lock);
 }
 
 void kml_metrics_set(struct kml_metrics *m, uint32_t row, const char *const *label, double value)
 {
     struct kml_metric *metric = metric_at(m, row);
     KML_BUG_ON(metric->kind == KML_HISTOGRAM);
-    lock(m);
+    kml_lock_take(&m->lock);
     struct kml_series *series = touch(m, metric, label);
     if (series != NULL) {
         series->value = value;
     }
-    unlock(m);
+    kml_lock_give(&m->lock);
 }
 
 void kml_metrics_observe(struct kml_metrics *m, uint32_t row, const char *const *label, double value)
@@ -147,7 +137,7 @@ void kml_metrics_observe(struct kml_metrics *m, uint32_t row, const char *const 
     if (isnan(value)) {
         return; /* it would spoil the sum for ever */
     }
-    lock(m);
+    kml_lock_take(&m->lock);
     struct kml_series *series = touch(m, metric, label);
     if (series != NULL) {
         series->value += value;
@@ -160,13 +150,13 @@ void kml_metrics_observe(struct kml_metrics *m, uint32_t row, const char *const 
             buckets_of(metric, (uint32_t)(series - metric->series))[b]++;
         }
     }
-    unlock(m);
+    kml_lock_give(&m->lock);
 }
 
 void kml_metrics_remove(struct kml_metrics *m, uint32_t row, const char *const *label)
 {
     struct kml_metric *metric = metric_at(m, row);
-    lock(m);
+    kml_lock_take(&m->lock);
     struct kml_series wanted = wanted_series(metric, label);
     uint32_t i = find(metric, &wanted);
     if (i < metric->count) {
@@ -176,7 +166,7 @@ void kml_metrics_remove(struct kml_metrics *m, uint32_t row, const char *const *
             memmove(buckets_of(metric, i), buckets_of(metric, last), metric->bounds * sizeof(uint64_t));
         }
     }
-    unlock(m);
+    kml_lock_give(&m->lock);
 }
 
 /* The shortest of the usual forms that reads back as the same number. */
@@ -282,12 +272,12 @@ static int print_lost(struct kml_buf *out, uint64_t lost, struct kml_err *err)
 
 int kml_metrics_print(struct kml_metrics *m, struct kml_buf *out, struct kml_err *err)
 {
-    lock(m);
+    kml_lock_take(&m->lock);
     int result = 0;
     for (uint32_t row = 0; row < m->count && result == 0; row++) {
         result = print_metric(out, &m->metric[row], err);
     }
     result = result == 0 ? print_lost(out, m->lost, err) : result;
-    unlock(m);
+    kml_lock_give(&m->lock);
     return result;
 }

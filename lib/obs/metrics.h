@@ -1,11 +1,11 @@
 #ifndef KML_OBS_METRICS_H
 #define KML_OBS_METRICS_H
 
-#include <pthread.h>
 #include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/thread.h"
 
 /*
  * Metrics in the Prometheus text format (version 0.0.4).
@@ -15,8 +15,10 @@
  * any two calls:
  *   - count <= room for every metric, and no two series of a metric have the same labels;
  *   - a series that found no room is lost and counted in `lost`, which the text shows as
- * kunal_metrics_lost_total. Thread-safe: every call takes the lock of the registry for a few instructions.
- * For rates of thousands a second, not of millions.
+ *     kunal_metrics_lost_total.
+ *
+ * Thread-safe: every call takes the lock of the registry for a few instructions. For rates of thousands a
+ * second, not of millions.
  */
 enum kml_metric_kind { KML_COUNTER, KML_GAUGE, KML_HISTOGRAM };
 
@@ -43,7 +45,7 @@ struct kml_metric {
 };
 
 struct kml_metrics {
-    pthread_mutex_t lock;
+    struct kml_lock lock;
     struct kml_metric *metric; /* [count], the caller's; must outlive this */
     uint32_t count;
     uint64_t lost;

@@ -7,8 +7,10 @@
 
 /*
  * The progress line of `kunal run`:
- *   epoch 3/10 [#####-----] 52% loss 0.4121 acc 86.4% 152.3k samples/s left 1m04s | 0:25%/0 1:25%/2 2:25%/0
- * 3:25%/1 Behind the bar "|" stands worker:share/staleness. Numbers that are not known (NaN) are left out.
+ *
+ *   epoch 3/10 [#####-----] 52% loss 0.4121 acc 86.4% 152.3k samples/s left 1m04s | 0:40%/0 1:25%/2 2:35%/0
+ *
+ * Behind the bar "|" stands worker:share/staleness. Numbers that are not known (NaN) are left out.
  */
 struct kml_progress_worker {
     uint32_t index;

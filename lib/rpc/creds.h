@@ -9,8 +9,8 @@
  * Who we are and whom we believe. Plaintext, or mutual TLS with files that are re-read when they change
  * (ca.crt, tls.crt, tls.key in one folder, the layout of a Kubernetes TLS secret; looked at every
  * KUNAL_TLS_REFRESH_SECONDS, 60 by default). Peers without a certificate of that CA get nowhere. A server's
- * certificate must carry the name or the IP address that its clients dial, so unix: addresses are for
- * plaintext only.
+ * certificate must carry the name or the IP address that its clients dial; over a unix: address that name is
+ * "localhost".
  */
 struct kml_creds;
 

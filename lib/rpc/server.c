@@ -164,7 +164,7 @@ static int listen_at(struct kml_server *s, const char *address, struct kml_creds
         return kml_fail(err, KML_INVALID, "cannot listen on %s: not an address of this machine: %.200s",
                         address, log);
     }
-    s->port = strncmp(address, "unix:", 5) == 0 ? 0 : port;
+    s->port = strncmp(address, "unix", 4) == 0 ? 0 : port; /* unix: and unix-abstract: */
     return 0;
 }
 

@@ -33,7 +33,7 @@ struct kml_method {
 int kml_server_create(struct kml_loop *loop, const char *address, struct kml_creds *creds,
                       const struct kml_method *methods, uint32_t count, void *self, struct kml_server **out,
                       struct kml_err *err) KML_MUST_CHECK;
-int kml_server_port(const struct kml_server *s); /* 0 for unix: addresses */
+int kml_server_port(const struct kml_server *s); /* 0 for unix: and unix-abstract: addresses */
 
 /*
  * Takes no new call, gives the running ones `grace_ns`, cancels the rest, and frees all; runs the loop

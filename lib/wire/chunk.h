@@ -16,6 +16,8 @@
 #define KML_CHUNK_MESSAGE_MAX (KML_CHUNK_BYTES_MAX + 1024u)
 #define KML_CHUNK_HEADER_MAX 320
 
+#define KML_PROTOCOL_VERSION 1u /* in Join and Open; docs/PROTOCOL.md, Compatibility */
+
 enum kml_payload { KML_PAYLOAD_GRADIENT = 0, KML_PAYLOAD_PARAMETERS = 1 };
 enum kml_role { KML_ROLE_WORKER = 0, KML_ROLE_PS = 1, KML_ROLE_DRIVER = 2 };
 

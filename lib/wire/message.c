@@ -1,6 +1,7 @@
 #include "wire/message.h"
 
 #include "base/mem.h"
+#include "base/parse.h"
 
 int kml_message_pack(const ProtobufCMessage *m, struct kml_buf *out, struct kml_err *err)
 {
@@ -53,41 +54,13 @@ void kml_message_free(ProtobufCMessage *m)
 
 /* ---- Strings: proto3 wants UTF-8, protobuf-c takes anything ---- */
 
-/* Length of the sequence at `s` (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF); 0 when it is
- * none. */
-static size_t sequence(const unsigned char *s)
-{
-    if (s[0] < 0x80) {
-        return 1;
-    }
-    if (s[0] < 0xc2 || s[0] > 0xf4) {
-        return 0;
-    }
-    size_t length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    unsigned low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    if (s[1] < low || s[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < length; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
-
 static bool is_utf8(const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    while (*at != '\0') {
-        size_t length = sequence(at);
-        if (length == 0) {
-            return false;
-        }
-        at += length;
+    size_t length = 1;
+    for (; *text != '\0' && length > 0; text += length) {
+        length = kml_utf8_length(text);
     }
-    return true;
+    return length > 0;
 }
 
 static const void *member(const ProtobufCMessage *m, unsigned offset)

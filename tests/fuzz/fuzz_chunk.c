@@ -1,6 +1,6 @@
 /*
- * The chunk parser against protobuf-c: the same messages accepted with the same values, but for the bounds that
- * lib/wire/chunk.h adds. The first byte of the input says how the rest is cut into parts.
+ * The chunk parser against protobuf-c: the same messages accepted with the same values, but for the bounds
+ * that lib/wire/chunk.h adds. The first byte of the input says how the rest is cut into parts.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Parts of the length given, each third of them empty. */
-static struct kml_slices cut(uint8_t length, const uint8_t *data, size_t size, struct kml_view parts[PARTS_MAX])
+static struct kml_slices cut(uint8_t length, const uint8_t *data, size_t size,
+                             struct kml_view parts[PARTS_MAX])
 {
     size_t step = length == 0 ? size : length;
     size_t count = 0;
@@ -67,7 +68,8 @@ static struct field field_at(const uint8_t *data, size_t at)
     return f;
 }
 
-/* protobuf-c takes a boolean of any wire type, and the field number 0 when it is written in two bytes; we do not. */
+/* protobuf-c takes a boolean of any wire type, and the field number 0 when it is written in two bytes; we do
+ * not. */
 static bool is_odd_open(const uint8_t *data, size_t size)
 {
     for (size_t at = 0; at < size;) {

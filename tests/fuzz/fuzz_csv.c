@@ -4,7 +4,8 @@
 #include "base/mem.h"
 #include "data/table.h"
 
-/* The first byte chooses separator, kind of targets and label column; the rest is the file, gzipped or not. */
+/* The first byte chooses separator, kind of targets and label column; the rest is the file, gzipped or not.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,8 +4,8 @@
 #include "data/table.h"
 
 /*
- * An IDX pair out of one input: two bytes say how long the samples' file is, the rest is the labels'. Either may be
- * gzipped.
+ * An IDX pair out of one input: two bytes say how long the samples' file is, the rest is the labels'. Either
+ * may be gzipped.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,8 +8,8 @@
 #include "job/job.h"
 
 /*
- * Any bytes as a manifest. Nothing may crash; a tree that was read must survive writing and reading; a job that was
- * accepted must survive its normalised form; a refusal must say why.
+ * Any bytes as a manifest. Nothing may crash; a tree that was read must survive writing and reading; a job
+ * that was accepted must survive its normalised form; a refusal must say why.
  */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -51,7 +51,8 @@ static void try_job(struct kml_view text, enum kml_job_driver driver)
     kml_job_notes_init(&notes);
     kml_buf_init(&out, KML_DOC_MAX_BYTES);
     if (kml_job_load(&job, "fuzz", text, NULL, 0, driver, &notes, &err) != 0) {
-        require(notes.problems > 0 && strcmp(notes.problem[0], err.text) == 0, "the first problem is the error");
+        require(notes.problems > 0 && strcmp(notes.problem[0], err.text) == 0,
+                "the first problem is the error");
     } else if (kml_job_to_json(&job, &out, &err) == 0) {
         int result = kml_job_load(&again, "again", kml_buf_view(&out), NULL, 0, KML_JOB_PROCESS, NULL, &err);
         require(result == 0 && kml_job_equal(&job, &again), "an accepted job survives its normalised form");

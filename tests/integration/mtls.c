@@ -1,4 +1,5 @@
-/* Mutual TLS between a server and clients, with certificates of lib/pki: who gets in, who does not, and rotation. */
+/* Mutual TLS between a server and clients, with certificates of lib/pki: who gets in, who does not, and
+ * rotation. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,8 +24,8 @@ struct site {
 };
 
 /* Times in quarters of a day from yesterday. */
-static void issue(const struct site *t, const struct kml_pki_pair *ca, const char *uri, uint64_t from, uint64_t until,
-                  struct kml_pki_pair *out)
+static void issue(const struct site *t, const struct kml_pki_pair *ca, const char *uri, uint64_t from,
+                  uint64_t until, struct kml_pki_pair *out)
 {
     static const char *const dns[] = {"localhost"};
     static const char *const addresses[] = {"127.0.0.1"};
@@ -72,7 +73,8 @@ static void site_stop(struct site *t)
     kml_pki_pair_finish(&t->other_ca);
 }
 
-/* One call on a fresh connection: KML_OK, or the code of its failure. With `stream` a stream follows on it. */
+/* One call on a fresh connection: KML_OK, or the code of its failure. With `stream` a stream follows on it.
+ */
 static enum kml_code knock(struct site *t, struct kml_creds *creds, struct probe *stream)
 {
     struct kml_channel *channel = NULL;
@@ -96,8 +98,9 @@ static enum kml_code knock(struct site *t, struct kml_creds *creds, struct probe
 }
 
 /* The same with a client certificate of `ca`, believing in `trusted`. */
-static enum kml_code knock_as(struct site *t, const struct kml_pki_pair *ca, const struct kml_pki_pair *trusted,
-                              uint64_t from, uint64_t until, struct probe *stream)
+static enum kml_code knock_as(struct site *t, const struct kml_pki_pair *ca,
+                              const struct kml_pki_pair *trusted, uint64_t from, uint64_t until,
+                              struct probe *stream)
 {
     struct kml_pki_pair pair;
     struct kml_creds *creds = NULL;
@@ -127,10 +130,13 @@ static void strangers_do_not_get_in(void **state)
     (void)state;
     struct site t;
     site_start(&t);
-    assert_int_equal(knock_as(&t, &t.other_ca, &t.ca, 0, 100, NULL), KML_UNAVAILABLE); /* another CA's certificate */
-    assert_int_equal(knock_as(&t, &t.ca, &t.other_ca, 0, 100, NULL), KML_UNAVAILABLE); /* does not believe the server */
-    assert_int_equal(knock_as(&t, &t.ca, &t.ca, 0, 2, NULL), KML_UNAVAILABLE);         /* its certificate has expired */
-    assert_int_equal(knock_as(&t, &t.ca, &t.ca, 50, 100, NULL), KML_UNAVAILABLE);      /* ... is not valid yet */
+    assert_int_equal(knock_as(&t, &t.other_ca, &t.ca, 0, 100, NULL),
+                     KML_UNAVAILABLE); /* another CA's certificate */
+    assert_int_equal(knock_as(&t, &t.ca, &t.other_ca, 0, 100, NULL),
+                     KML_UNAVAILABLE); /* does not believe the server */
+    assert_int_equal(knock_as(&t, &t.ca, &t.ca, 0, 2, NULL),
+                     KML_UNAVAILABLE); /* its certificate has expired */
+    assert_int_equal(knock_as(&t, &t.ca, &t.ca, 50, 100, NULL), KML_UNAVAILABLE); /* ... is not valid yet */
     struct kml_creds *plain = kml_creds_plaintext();
     assert_int_equal(knock(&t, plain, NULL), KML_UNAVAILABLE);
     kml_creds_destroy(plain);
@@ -140,14 +146,15 @@ static void strangers_do_not_get_in(void **state)
 }
 
 /*
- * lib/rpc has no credentials without a certificate, so this client is the openssl program. In TLS 1.3 it believes that it is
- * connected before the server has looked at its certificate; what counts is whether the server then speaks to it.
+ * lib/rpc has no credentials without a certificate, so this client is the openssl program. In TLS 1.3 it
+ * believes that it is connected before the server has looked at its certificate; what counts is whether the
+ * server then speaks to it.
  */
 static bool server_speaks_to(struct site *t, const char *options)
 {
     kml_auto_free char *line =
-        kml_format("exec openssl s_client -connect %s -CAfile %s/ca.crt -alpn h2 -quiet %s 2>/dev/null", t->p.address,
-                   t->folder, options);
+        kml_format("exec openssl s_client -connect %s -CAfile %s/ca.crt -alpn h2 -quiet %s 2>/dev/null",
+                   t->p.address, t->folder, options);
     char shell[] = "sh";
     char option[] = "-c";
     char *const arguments[] = {shell, option, line, NULL};

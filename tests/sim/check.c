@@ -4,8 +4,8 @@
 #include "tests/sim/inside.h"
 
 /*
- * What must hold between any two events: the invariants of ps/conductor.h, sync/barrier.h and sync/ledger.h, and of the
- * shards. Those over commits are in shadow.c, where a commit is seen.
+ * What must hold between any two events: the invariants of ps/conductor.h, sync/barrier.h and sync/ledger.h,
+ * and of the shards. Those over commits are in shadow.c, where a commit is seen.
  */
 
 static void check_members(struct sim *s)
@@ -65,7 +65,8 @@ static void check_seats(struct sim *s)
 static void check_ledger(struct sim *s)
 {
     const struct kml_conductor *c = &s->conductor;
-    if (!kml_ledger_sound(&c->ledger) || (c->evaluation.running && !kml_ledger_sound(&c->evaluation.ledger))) {
+    if (!kml_ledger_sound(&c->ledger) ||
+        (c->evaluation.running && !kml_ledger_sound(&c->evaluation.ledger))) {
         sim_wrong(s, "a ledger is not sound");
     }
     uint64_t dealt = 0;
@@ -90,7 +91,8 @@ static void check_shards(struct sim *s)
             continue;
         }
         uint64_t version = kml_shard_version(shard);
-        if (version < s->shard[k].version || version > s->shadow.version || (k == 0 && version != s->shadow.version)) {
+        if (version < s->shard[k].version || version > s->shadow.version ||
+            (k == 0 && version != s->shadow.version)) {
             sim_wrong(s, "shard %u went from version %llu to %llu, the conductor is at %llu", k,
                       (unsigned long long)s->shard[k].version, (unsigned long long)version,
                       (unsigned long long)s->shadow.version);
@@ -125,8 +127,9 @@ static void check_samples(struct sim *s)
     uint64_t positions = s->config.problem->count[SIM_TRAIN];
     for (uint64_t i = 0; i < (uint64_t)c->ledger.closed * positions; i++) {
         if (s->shadow.seen[i] != 1) {
-            sim_wrong(s, "sample %llu of epoch %llu was committed %u times", (unsigned long long)(i % positions),
-                      (unsigned long long)(i / positions), s->shadow.seen[i]);
+            sim_wrong(s, "sample %llu of epoch %llu was committed %u times",
+                      (unsigned long long)(i % positions), (unsigned long long)(i / positions),
+                      s->shadow.seen[i]);
             return;
         }
     }

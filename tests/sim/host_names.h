@@ -2,9 +2,9 @@
 #define KML_TESTS_SIM_HOST_NAMES_H
 
 /*
- * ps/host.c, the shard's side of the data streams, runs in the simulator as it is, but over simulated streams. These names
- * keep its second copy apart from the one of the program, and its streams apart from those of lib/rpc. To be included
- * before ps/host.h.
+ * ps/host.c, the shard's side of the data streams, runs in the simulator as it is, but over simulated
+ * streams. These names keep its second copy apart from the one of the program, and its streams apart from
+ * those of lib/rpc. To be included before ps/host.h.
  */
 #define kml_host_create sim_host_create
 #define kml_host_destroy sim_host_destroy
@@ -19,8 +19,6 @@
 #define kml_host_unpin sim_host_unpin
 #define kml_host_close sim_host_close
 #define kml_host_shard sim_host_shard
-#define kml_check_identity sim_check_identity
-#define kml_check_hello sim_check_hello
 
 #define kml_stream_send sim_stream_send
 #define kml_stream_close sim_stream_close
@@ -28,5 +26,6 @@
 #define kml_stream_pause sim_stream_pause
 #define kml_stream_resume sim_stream_resume
 #define kml_stream_peer sim_stream_peer
+#define kml_stream_queued sim_stream_queued
 
 #endif

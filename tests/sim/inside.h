@@ -65,14 +65,14 @@ struct kml_stream {
     uint64_t opened_at, last_up, last_down; /* arrivals */
 };
 
-struct kml_stream *sim_net_open(struct sim *s, uint32_t worker, uint64_t incarnation, uint32_t life, bool control,
-                                uint32_t shard);
+struct kml_stream *sim_net_open(struct sim *s, uint32_t worker, uint64_t incarnation, uint32_t life,
+                                bool control, uint32_t shard);
 void sim_net_finish(struct sim *s);
 void sim_net_say_up(struct kml_stream *t, const struct sim_message *m);
 void sim_net_say_down(struct kml_stream *t, const struct sim_message *m);
 /* A piece on a data stream: header and data; piece: it may overtake. */
-void sim_net_send_up(struct kml_stream *t, const uint8_t *header, size_t size, const float *data, size_t floats,
-                     bool piece);
+void sim_net_send_up(struct kml_stream *t, const uint8_t *header, size_t size, const float *data,
+                     size_t floats, bool piece);
 void sim_net_leave(struct kml_stream *t);             /* the worker's side is gone, in an orderly way */
 void sim_net_cut(struct kml_stream *t, bool noticed); /* it is dead */
 uint64_t sim_net_delay(struct sim *s);

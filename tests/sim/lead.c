@@ -58,7 +58,8 @@ static void read_part(struct sim_shard *sh, uint64_t version)
         struct kml_span span = kml_shard_span(shard, c);
         struct kml_block *block = kml_shard_block(shard, version, c);
         if (block == NULL) {
-            sim_wrong(sh->sim, "shard %u has not got version %llu to be saved", sh->index, (unsigned long long)version);
+            sim_wrong(sh->sim, "shard %u has not got version %llu to be saved", sh->index,
+                      (unsigned long long)version);
             return;
         }
         memcpy(sh->sim->saved + span.begin, kml_block_data(block), (span.end - span.begin) * sizeof(float));
@@ -80,8 +81,8 @@ static void answer_comes(void *self, void *arg)
         take_part(s);
         return;
     }
-    kml_conductor_staged(&s->conductor, a.shard->index, a.worker, a.incarnation, a.step, a.square_sum, a.non_finite,
-                         s->now);
+    kml_conductor_staged(&s->conductor, a.shard->index, a.worker, a.incarnation, a.step, a.square_sum,
+                         a.non_finite, s->now);
 }
 
 static void post_answer(struct sim_shard *sh, const struct answer *a)
@@ -196,7 +197,8 @@ static void order(struct sim *s, struct order *o)
 {
     for (uint32_t k = 1; k < s->shards; k++) {
         struct sim_shard *sh = &s->shard[k];
-        bool twice = o->kind != ORDER_SETUP && o->kind != ORDER_GATHER && sim_chance(s, s->config.faults.twice);
+        bool twice =
+            o->kind != ORDER_SETUP && o->kind != ORDER_GATHER && sim_chance(s, s->config.faults.twice);
         s->report.twice += twice;
         o->shard = sh;
         uint64_t at = s->now + sim_net_delay(s);
@@ -231,8 +233,8 @@ static void sink_commit(void *self, const struct kml_commit *c)
     struct sim *s = self;
     sim_shadow_commit(s, c);
     for (uint32_t i = 0; i < c->count; i++) {
-        s->member[i] = (struct kml_shard_member){c->member[i].worker, c->member[i].incarnation, c->member[i].step,
-                                                 c->member[i].coefficient};
+        s->member[i] = (struct kml_shard_member){c->member[i].worker, c->member[i].incarnation,
+                                                 c->member[i].step, c->member[i].coefficient};
     }
     struct order o = {.kind = ORDER_COMMIT, .releases = c->releases};
     o.commit = (struct kml_shard_commit){.version = c->version,
@@ -288,7 +290,8 @@ static void sink_assign(void *self, uint32_t worker, const struct kml_assignment
 {
     sim_shadow_assigned(self, worker, a);
     to_worker(self, worker,
-              &(struct sim_message){.word = SIM_ASSIGN, .step = a->step, .version = a->version, .lease = *a->lease});
+              &(struct sim_message){
+                  .word = SIM_ASSIGN, .step = a->step, .version = a->version, .lease = *a->lease});
 }
 
 static void sink_evaluate(void *self, uint32_t worker, const struct kml_evaluation_lease *e)
@@ -403,8 +406,8 @@ void sim_lead_ended(struct kml_stream *t, const char *why)
     struct sim *s = t->sim;
     if (t->joined && s->session[t->worker] == t) {
         s->session[t->worker] = NULL;
-        kml_conductor_worker_left(&s->conductor, t->worker, t->incarnation, why[0] != '\0' ? why : "its session ended",
-                                  s->now);
+        kml_conductor_worker_left(&s->conductor, t->worker, t->incarnation,
+                                  why[0] != '\0' ? why : "its session ended", s->now);
     }
 }
 

@@ -6,9 +6,9 @@
 #include "base/rng.h"
 
 /*
- * How fast workers are. A speed is constant inside a window of time, 1 is nominal. Whoever has another story to tell
- * (a recorded trace, a processor whose load shows before the speed falls) gives a function of his own; all of them must
- * answer the same whenever they are asked again, so that a run replays.
+ * How fast workers are. A speed is constant inside a window of time, 1 is nominal. Whoever has another story
+ * to tell (a recorded trace, a processor whose load shows before the speed falls) gives a function of his
+ * own; all of them must answer the same whenever they are asked again, so that a run replays.
  */
 struct sim_pace {
     double (*speed)(void *self, uint32_t worker, uint64_t window); /* > 0 */

@@ -42,8 +42,8 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-void sim_problem_init(struct sim_problem *p, uint64_t seed, uint32_t features, uint32_t classes, uint32_t train,
-                      uint32_t validation, uint32_t test)
+void sim_problem_init(struct sim_problem *p, uint64_t seed, uint32_t features, uint32_t classes,
+                      uint32_t train, uint32_t validation, uint32_t test)
 {
     KML_BUG_ON(classes > CLASSES_MAX);
     *p = (struct sim_problem){.features = features, .classes = classes, .floats = classes * (features + 1)};
@@ -96,8 +96,8 @@ uint32_t sim_problem_sample(const struct sim_problem *p, uint32_t epoch, uint64_
 }
 
 /* Logits become softmax - onehot. */
-static void forward(const struct sim_problem *p, const float *params, const float *x, uint32_t label, float *z,
-                    struct sim_score *score)
+static void forward(const struct sim_problem *p, const float *params, const float *x, uint32_t label,
+                    float *z, struct sim_score *score)
 {
     const float *bias = params + (size_t)p->classes * p->features;
     for (uint32_t c = 0; c < p->classes; c++) {
@@ -113,8 +113,8 @@ static void forward(const struct sim_problem *p, const float *params, const floa
     score->samples++;
 }
 
-void sim_problem_gradient(const struct sim_problem *p, const float *params, const uint32_t *sample, uint32_t count,
-                          float *gradient, struct sim_score *score)
+void sim_problem_gradient(const struct sim_problem *p, const float *params, const uint32_t *sample,
+                          uint32_t count, float *gradient, struct sim_score *score)
 {
     float z[CLASSES_MAX];
     memset(gradient, 0, p->floats * sizeof *gradient);
@@ -133,8 +133,8 @@ void sim_problem_gradient(const struct sim_problem *p, const float *params, cons
     }
 }
 
-void sim_problem_evaluate(const struct sim_problem *p, const float *params, enum sim_split split, uint64_t begin,
-                          uint64_t end, struct sim_score *score)
+void sim_problem_evaluate(const struct sim_problem *p, const float *params, enum sim_split split,
+                          uint64_t begin, uint64_t end, struct sim_score *score)
 {
     float z[CLASSES_MAX];
     for (uint64_t i = begin; i < end; i++) {

@@ -95,7 +95,8 @@ void sim_shadow_assigned(struct sim *s, uint32_t worker, const struct kml_assign
 void sim_shadow_got(struct sim *s, uint32_t worker, uint64_t version, const float *params)
 {
     if (version > s->shadow.version || crc_of(s, params) != s->shadow.crc[version]) {
-        sim_wrong(s, "what worker %u has got are not the bytes of version %llu", worker, (unsigned long long)version);
+        sim_wrong(s, "what worker %u has got are not the bytes of version %llu", worker,
+                  (unsigned long long)version);
     }
 }
 
@@ -118,7 +119,8 @@ static void count_samples(struct sim *s, const struct sim_deal *d)
     for (uint32_t r = 0; r < d->lease.count; r++) {
         for (uint64_t p = d->lease.range[r].begin; p < d->lease.range[r].end; p++) {
             if (s->shadow.seen[d->lease.epoch * positions + p]++ > 0) {
-                sim_wrong(s, "sample %llu of epoch %u was committed twice", (unsigned long long)p, d->lease.epoch);
+                sim_wrong(s, "sample %llu of epoch %u was committed twice", (unsigned long long)p,
+                          d->lease.epoch);
                 return;
             }
         }
@@ -186,7 +188,8 @@ static void apply(struct sim *s, const struct kml_commit *c)
         }
     }
     if (counted > 0) {
-        struct kml_optimizer_step step = {.learning_rate = c->learning_rate * c->step_scale, .number = ++h->updates};
+        struct kml_optimizer_step step = {.learning_rate = c->learning_rate * c->step_scale,
+                                          .number = ++h->updates};
         kml_vec_weighted_sum(h->sum, h->grad, h->coefficient, counted, s->floats);
         kml_optimizer_apply(&h->optimizer, &step, h->params, h->params, h->sum, h->slot, s->floats);
     }
@@ -234,12 +237,14 @@ void sim_shadow_evaluated(struct sim *s, const struct kml_record *r)
 {
     enum sim_split split = r->test ? SIM_TEST : SIM_VALIDATION;
     struct sim_score score = {.samples = 0};
-    sim_problem_evaluate(s->config.problem, s->shadow.pinned, split, 0, s->config.problem->count[split], &score);
+    sim_problem_evaluate(s->config.problem, s->shadow.pinned, split, 0, s->config.problem->count[split],
+                         &score);
     double n = (double)s->config.problem->count[split];
     if (r->version != s->shadow.pinned_version || r->loss != score.loss_sum / n ||
         r->accuracy != (double)score.correct / n) {
         sim_wrong(s, "version %llu was evaluated to loss %.17g, accuracy %.17g; they are %.17g and %.17g",
-                  (unsigned long long)r->version, r->loss, r->accuracy, score.loss_sum / n, (double)score.correct / n);
+                  (unsigned long long)r->version, r->loss, r->accuracy, score.loss_sum / n,
+                  (double)score.correct / n);
     }
     if (s->report.evaluations == s->evaluation_room) {
         s->evaluation_room = s->evaluation_room == 0 ? 16 : 2 * s->evaluation_room;

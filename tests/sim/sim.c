@@ -77,7 +77,8 @@ void sim_destroy(struct sim *s)
     kml_conductor_finish(&s->conductor);
     sim_shadow_finish(s);
     kml_layout_finish(&s->layout);
-    void *const owned[] = {s->session, s->worker, s->shard, s->member, s->saved, s->worker_samples, s->evaluation};
+    void *const owned[] = {s->session, s->worker,         s->shard,     s->member,
+                           s->saved,   s->worker_samples, s->evaluation};
     for (size_t i = 0; i < KML_COUNT(owned); i++) {
         kml_free(owned[i]);
     }
@@ -214,7 +215,8 @@ static bool step(struct sim *s)
     s->report.events++;
     e.run(e.self, e.arg);
     if (s->now > limit) {
-        sim_wrong(s, "stuck in phase %s after %.0f s", kml_phase_name(s->conductor.phase), (double)limit / 1e9);
+        sim_wrong(s, "stuck in phase %s after %.0f s", kml_phase_name(s->conductor.phase),
+                  (double)limit / 1e9);
         return false;
     }
     sim_lead_tick_soon(s);

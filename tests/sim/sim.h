@@ -10,17 +10,20 @@
 #include "tests/sim/problem.h"
 
 /*
- * A whole job in one process under a virtual clock. The conductor (ps/conductor.c, decide.c, evaluate.c), the shards and
- * their streams' side (ps/shard.c, host.c), lib/sync, lib/math and the bulk framing of lib/wire are the production code;
- * clock, network and workers are simulated. Workers compute real gradients, so the bytes of the parameters mean something.
+ * A whole job in one process under a virtual clock. The conductor (ps/conductor.c, decide.c, evaluate.c), the
+ * shards and their streams' side (ps/shard.c, host.c), lib/sync, lib/math and the bulk framing of lib/wire
+ * are the production code; clock, network and workers are simulated. Workers compute real gradients, so the
+ * bytes of the parameters mean something.
  *
- * The network: each worker has one stream to the conductor and one to each shard. A message takes latency + an exponential
- * part; within a stream order holds, as in TCP, and a lost packet is a late one; between streams nothing is ordered.
- * Beyond TCP: messages may come twice, and pieces of a gradient may overtake each other.
+ * The network: each worker has one stream to the conductor and one to each shard. A message takes latency +
+ * an exponential part; within a stream order holds, as in TCP, and a lost packet is a late one; between
+ * streams nothing is ordered. Beyond TCP: messages may come twice, and pieces of a gradient may overtake each
+ * other.
  *
- * After every event (every `check_every`-th) what must always hold is checked: see check.c. Beside the shards a plain
- * model (shadow.c) replays every commit from what the workers computed; each version that a worker gets, and the one that
- * is saved, must have its bytes. Whatever is wrong ends the run and stands in the report.
+ * After every event (every `check_every`-th) what must always hold is checked: see check.c. Beside the shards
+ * a plain model (shadow.c) replays every commit from what the workers computed; each version that a worker
+ * gets, and the one that is saved, must have its bytes. Whatever is wrong ends the run and stands in the
+ * report.
  *
  * A run is a function of its configuration and seed alone.
  */
@@ -43,7 +46,8 @@ struct sim_config {
     uint64_t sample_ns;   /* nominal time of a sample; 0: 1 ms */
     uint32_t pieces;      /* a shard's part of a gradient is sent in 1 .. pieces pieces; 0: 1 */
     uint32_t check_every; /* 0: every event */
-    bool (*poison)(void *self, uint32_t worker, uint64_t step); /* true: its gradient holds NaN; NULL: never */
+    bool (*poison)(void *self, uint32_t worker,
+                   uint64_t step); /* true: its gradient holds NaN; NULL: never */
     void *poison_self;
     uint64_t limit_ns; /* virtual time after which a run is stuck; 0: a day */
 };
@@ -69,7 +73,8 @@ struct sim_report {
     const struct sim_evaluation *evaluation; /* [evaluations] */
     uint32_t evaluations;
     uint32_t epochs; /* closed */
-    uint64_t events, identities, joins, refused, expelled, gone, twice, late, overtaken, disconnected, abandoned;
+    uint64_t events, identities, joins, refused, expelled, gone, twice, late, overtaken, disconnected,
+        abandoned;
     char refusal[256]; /* of the last join that was refused */
 };
 
@@ -81,7 +86,8 @@ void sim_destroy(struct sim *s);
 /* ---- Faults at a time. Workers start at 0 unless told otherwise; before sim_run. ---- */
 #define SIM_NEVER UINT64_MAX
 void sim_start(struct sim *s, uint32_t worker, uint64_t at); /* SIM_NEVER: does not come at all */
-/* Dies; a new process starts after `back` ns. Noticed: its connections break; else nobody tells the conductor. */
+/* Dies; a new process starts after `back` ns. Noticed: its connections break; else nobody tells the
+ * conductor. */
 void sim_kill(struct sim *s, uint32_t worker, uint64_t at, uint64_t back, bool noticed);
 void sim_pause(struct sim *s, uint32_t worker, uint64_t at, uint64_t length);
 void sim_lose_shard(struct sim *s, uint32_t shard, uint64_t at);

@@ -320,7 +320,8 @@ static void report_step(struct sim_worker *w, const struct sim_task *t, const fl
     if (report_first) {
         sim_net_say_up(w->control, &m);
     }
-    send_vector(w, (struct kml_chunk){.step = t->step, .version = t->version, .payload = KML_PAYLOAD_GRADIENT},
+    send_vector(w,
+                (struct kml_chunk){.step = t->step, .version = t->version, .payload = KML_PAYLOAD_GRADIENT},
                 w->gradient);
     if (!report_first && w->life == life) {
         sim_net_say_up(w->control, &m);
@@ -379,8 +380,10 @@ static void work(struct sim_worker *w)
     sim_shadow_got(s, w->index, t->version, params);
     uint64_t sample_ns = s->config.sample_ns == 0 ? KML_MILLISECOND : s->config.sample_ns;
     uint64_t samples = t->evaluate ? t->evaluation.range.end - t->evaluation.range.begin : t->lease.samples;
-    uint64_t nominal = t->evaluate ? samples * sample_ns / 3 : samples * sample_ns; /* forward is a third of a step */
-    uint64_t takes = s->config.pace == NULL ? nominal : sim_pace_duration(s->config.pace, w->index, s->now, nominal);
+    uint64_t nominal =
+        t->evaluate ? samples * sample_ns / 3 : samples * sample_ns; /* forward is a third of a step */
+    uint64_t takes =
+        s->config.pace == NULL ? nominal : sim_pace_duration(s->config.pace, w->index, s->now, nominal);
     later(w, s->now + takes, done, ++w->run);
 }
 
@@ -425,7 +428,8 @@ void sim_worker_told(struct sim_worker *w, const struct sim_message *m)
         push(w, &(struct sim_task){.step = m->step, .version = m->version, .lease = m->lease});
         break;
     case SIM_EVALUATE:
-        push(w, &(struct sim_task){.evaluate = true, .version = m->evaluation.version, .evaluation = m->evaluation});
+        push(w, &(struct sim_task){
+                    .evaluate = true, .version = m->evaluation.version, .evaluation = m->evaluation});
         break;
     case SIM_ABANDON:
         abandon(w, m->step);

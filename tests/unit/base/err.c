@@ -66,9 +66,12 @@ static void errno_gives_the_code_and_the_systems_words(void **state)
         int error;
         enum kml_code code;
     } rows[] = {
-        {ENOENT, KML_NOT_FOUND},  {EEXIST, KML_EXISTS},     {EACCES, KML_DENIED},  {EROFS, KML_DENIED},
-        {ENOMEM, KML_NO_MEMORY},  {EFBIG, KML_TOO_LARGE},   {ENOSPC, KML_IO},      {ECONNREFUSED, KML_UNAVAILABLE},
-        {ETIMEDOUT, KML_TIMEOUT}, {EADDRINUSE, KML_EXISTS}, {EINVAL, KML_INVALID}, {EINTR, KML_AGAIN},
+        {ENOENT, KML_NOT_FOUND},  {EEXIST, KML_EXISTS},
+        {EACCES, KML_DENIED},     {EROFS, KML_DENIED},
+        {ENOMEM, KML_NO_MEMORY},  {EFBIG, KML_TOO_LARGE},
+        {ENOSPC, KML_IO},         {ECONNREFUSED, KML_UNAVAILABLE},
+        {ETIMEDOUT, KML_TIMEOUT}, {EADDRINUSE, KML_EXISTS},
+        {EINVAL, KML_INVALID},    {EINTR, KML_AGAIN},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct kml_err err;

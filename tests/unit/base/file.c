@@ -197,7 +197,8 @@ static void a_full_disk_leaves_the_old_file(void **state)
     const char *disk = temp_path(folder, "disk");
     assert_int_equal(mkdir(disk, 0755), 0);
     if (mount("tmpfs", disk, "tmpfs", 0, "size=64k") != 0) {
-        print_message("no right to mount here (%s): the size limit's test stands for this one\n", strerror(errno));
+        print_message("no right to mount here (%s): the size limit's test stands for this one\n",
+                      strerror(errno));
         return;
     }
     assert_write_fails_cleanly(disk, KML_IO, 1 << 20);

@@ -46,8 +46,8 @@ static const char *without_time(const char *line, size_t from, size_t size)
 
 static void all_kinds(void)
 {
-    kml_info("shard opened", kv_s("job", "a"), kv_u("bytes", UINT64_MAX), kv_i("delta", -5), kv_f("loss", 0.25),
-             kv_b("ready", true), kv_s("none", NULL));
+    kml_info("shard opened", kv_s("job", "a"), kv_u("bytes", UINT64_MAX), kv_i("delta", -5),
+             kv_f("loss", 0.25), kv_b("ready", true), kv_s("none", NULL));
 }
 
 static void a_json_line_holds_message_and_pairs(void **state)
@@ -57,22 +57,24 @@ static void a_json_line_holds_message_and_pairs(void **state)
     assert_string_equal(
         without_time(capture(all_kinds), 9, 24),
         "{\"time\":\"\",\"level\":\"info\",\"program\":\"kunal-ps-0\",\"message\":\"shard opened\","
-        "\"job\":\"a\",\"bytes\":18446744073709551615,\"delta\":-5,\"loss\":0.25,\"ready\":true,\"none\":null}\n");
+        "\"job\":\"a\",\"bytes\":18446744073709551615,\"delta\":-5,\"loss\":0.25,\"ready\":true,\"none\":"
+        "null}\n");
 }
 
 static void a_terminal_line_is_for_people(void **state)
 {
     (void)state;
     kml_log_init("kunal-ps-0", KML_INFO, false);
-    assert_string_equal(without_time(capture(all_kinds), 0, 12),
-                        " info kunal-ps-0: shard opened job=a bytes=18446744073709551615 delta=-5 loss=0.25 ready=true "
-                        "none=null\n");
+    assert_string_equal(
+        without_time(capture(all_kinds), 0, 12),
+        " info kunal-ps-0: shard opened job=a bytes=18446744073709551615 delta=-5 loss=0.25 ready=true "
+        "none=null\n");
 }
 
 static void rubbish(void)
 {
-    kml_warn("odd", kv_s("text", "a\"b\\c\nd\x1b[0m \xff \xc3\xa9 \xe2\x82 \xed\xa0\x80"), kv_f("nan", (double)NAN),
-             kv_f("inf", (double)INFINITY));
+    kml_warn("odd", kv_s("text", "a\"b\\c\nd\x1b[0m \xff \xc3\xa9 \xe2\x82 \xed\xa0\x80"),
+             kv_f("nan", (double)NAN), kv_f("inf", (double)INFINITY));
 }
 
 static void rubbish_in_a_value_never_breaks_the_line(void **state)

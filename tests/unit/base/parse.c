@@ -61,7 +61,8 @@ static void reals_are_read_whole_or_refused(void **state)
     static const struct {
         const char *text;
         double value;
-    } good[] = {{"1", 1}, {"-0.5", -0.5}, {"+2.", 2}, {".25", 0.25}, {"1e-3", 1e-3}, {"1E+2", 100}, {"1e-400", 0}};
+    } good[] = {{"1", 1},       {"-0.5", -0.5}, {"+2.", 2},   {".25", 0.25},
+                {"1e-3", 1e-3}, {"1E+2", 100},  {"1e-400", 0}};
     static const char *const bad[] = {"",      ".",  "-",  "1e",  "1e+",   "inf", "nan",
                                       "0x1p3", " 1", "1 ", "1,5", "1e999", "--1"};
     struct kml_err err;
@@ -110,7 +111,8 @@ static void durations_are_exact_to_the_nanosecond(void **state)
     };
     static const char *const bad[] = {"",     "s",   "-1s",   "1x",  "1s1s", "1m1h", "1h30", "1 s",
                                       "1..5", "1e3", "1ms2m", "+1s", ".5s",  "inf",  "1S"};
-    static const char *const large[] = {"18446744073.709551616s", "99999999999h", "5124095h30m0s1000000000ms"};
+    static const char *const large[] = {"18446744073.709551616s", "99999999999h",
+                                        "5124095h30m0s1000000000ms"};
     struct kml_err err;
     uint64_t ns;
     for (size_t k = 0; k < KML_COUNT(good); k++) {
@@ -134,11 +136,13 @@ static void quantities_are_those_of_kubernetes(void **state)
         const char *text;
         double value;
     } good[] = {
-        {"250m", 0.25}, {"1.5", 1.5},          {"64Mi", 67108864}, {"2G", 2e9},    {"1e3", 1000}, {"1E3", 1000},
-        {"1E", 1e18},   {"1Ki", 1024},         {"0", 0},           {"100u", 1e-4}, {"5n", 5e-9},  {"2k", 2000},
+        {"250m", 0.25}, {"1.5", 1.5},          {"64Mi", 67108864}, {"2G", 2e9},
+        {"1e3", 1000},  {"1E3", 1000},         {"1E", 1e18},       {"1Ki", 1024},
+        {"0", 0},       {"100u", 1e-4},        {"5n", 5e-9},       {"2k", 2000},
         {"-1", -1},     {"1.5Gi", 1610612736},
     };
-    static const char *const bad[] = {"", "m", "1K", "1mi", "1 Mi", "1MiB", "1e", "1Kim", "e3", "1e3Mi", "1e999", "x"};
+    static const char *const bad[] = {"",   "m",    "1K", "1mi",   "1 Mi",  "1MiB",
+                                      "1e", "1Kim", "e3", "1e3Mi", "1e999", "x"};
     struct kml_err err;
     double x;
     for (size_t k = 0; k < KML_COUNT(good); k++) {
@@ -182,9 +186,44 @@ static void the_nearest_word_is_offered_and_a_far_one_is_not(void **state)
     assert_null(kml_nearest(long_word, names, KML_COUNT(names)));
 }
 
+static void a_utf8_character_has_one_form_and_no_other(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t length;
+    } some[] = {
+        {"", 1},
+        {"a", 1},
+        {"\x7f", 1},
+        {"\xc2\x80", 2},
+        {"\xdf\xbf", 2},
+        {"\xe0\xa0\x80", 3},
+        {"\xed\x9f\xbf", 3},
+        {"\xef\xbf\xbf", 3},
+        {"\xf0\x90\x80\x80", 4},
+        {"\xf4\x8f\xbf\xbf", 4},
+        {"\x80", 0},             /* a second byte without a first */
+        {"\xc1\xbf", 0},         /* overlong */
+        {"\xe0\x9f\xbf", 0},     /* overlong */
+        {"\xf0\x8f\xbf\xbf", 0}, /* overlong */
+        {"\xed\xa0\x80", 0},     /* a surrogate */
+        {"\xf4\x90\x80\x80", 0}, /* past U+10FFFF */
+        {"\xf5\x80\x80\x80", 0},
+        {"\xc2", 0}, /* cut */
+        {"\xe0\xa0", 0},
+        {"\xf0\x90\x80", 0},
+        {"\xe2\x82\x41", 0},
+    };
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        assert_int_equal(kml_utf8_length(some[i].text), some[i].length);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_utf8_character_has_one_form_and_no_other),
         cmocka_unit_test(whole_numbers_are_read_exactly),
         cmocka_unit_test(what_is_no_whole_number_is_refused_and_named),
         cmocka_unit_test(reals_are_read_whole_or_refused),

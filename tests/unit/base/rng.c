@@ -11,7 +11,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* Reference: the authors' algorithm from the state {1, 2, 3, 4}; the first values follow by hand from the definition. */
+/* Reference: the authors' algorithm from the state {1, 2, 3, 4}; the first values follow by hand from the
+ * definition. */
 static void the_generator_is_xoshiro256_starstar(void **state)
 {
     (void)state;

@@ -159,7 +159,8 @@ static void the_chosen_time_is_feasible_at_every_moment(void **state)
         kml_buf_init(&text, 4096);
         for (uint32_t i = 0; i < 8; i++) {
             assert_int_equal(kml_buf_printf(&text, &err, "%u %u %.3f\n", (unsigned)i,
-                                            (unsigned)kml_rng_below(&rng, workers), 0.1 + 2 * kml_rng_unit(&rng)),
+                                            (unsigned)kml_rng_below(&rng, workers),
+                                            0.1 + 2 * kml_rng_unit(&rng)),
                              0);
         }
         assert_int_equal(kml_pace_profile(&p, "p", kml_buf_view(&text), &err), 0);

@@ -124,7 +124,8 @@ static void the_counts_hold_over_random_ends(void **state)
             struct kml_restart_verdict v = kml_restart_ended(&f.r, w, code);
             bool again = kml_exit_restarts(policy, code);
             gone += !again || failures > limit;
-            enum kml_restart_what expected = !again ? (gone == WORKERS ? KML_RESTART_ALL_GONE : KML_RESTART_GONE)
+            enum kml_restart_what expected = !again
+                                                 ? (gone == WORKERS ? KML_RESTART_ALL_GONE : KML_RESTART_GONE)
                                              : failures > limit ? KML_RESTART_OVER_LIMIT
                                                                 : KML_RESTART_AGAIN;
             assert_int_equal(v.what, expected);

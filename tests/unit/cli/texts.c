@@ -1,4 +1,5 @@
-/* What the tool reads and writes as text: its last line, environments, /proc, logs, what processes print, the status. */
+/* What the tool reads and writes as text: its last line, environments, /proc, logs, what processes print, the
+ * status. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,8 +45,9 @@ static void success_has_its_numbers_in_one_line(void **state)
     o.has_accuracy = true;
     o.accuracy = 0.88339;
     o.model = kml_strdup("/runs/a/model.safetensors");
-    expect_line(&o, "succeeded epochs=10 accuracy=0.8834 loss=0.33125 samples_per_second=150000.0 seconds=4.000 "
-                    "model=/runs/a/model.safetensors\n");
+    expect_line(&o,
+                "succeeded epochs=10 accuracy=0.8834 loss=0.33125 samples_per_second=150000.0 seconds=4.000 "
+                "model=/runs/a/model.safetensors\n");
     o.has_accuracy = false; /* regression */
     expect_line(&o, "succeeded epochs=10 loss=0.33125 samples_per_second=150000.0 seconds=4.000 "
                     "model=/runs/a/model.safetensors\n");
@@ -103,8 +105,8 @@ static void no_exit_code_pretends_that_kunal_itself_was_killed(void **state)
 static void what_is_left_over_in_a_shell_does_not_steer_a_worker(void **state)
 {
     (void)state;
-    char *const from[] = {(char[]){"HOME=/h"}, (char[]){"KUNAL_PACE_NS=9"}, (char[]){"KUNAL_LOG=text"}, (char[]){"A=1"},
-                          NULL};
+    char *const from[] = {(char[]){"HOME=/h"}, (char[]){"KUNAL_PACE_NS=9"}, (char[]){"KUNAL_LOG=text"},
+                          (char[]){"A=1"}, NULL};
     struct kml_environment e;
     kml_environment_init(&e, from);
     assert_null(kml_environment_get(&e, "KUNAL_PACE_NS"));
@@ -135,8 +137,8 @@ static void proc_is_read_also_when_the_name_has_parentheses(void **state)
 {
     (void)state;
     struct kml_procstat p = {0};
-    assert_true(kml_procstat_parse("42 (a) (b c) S 1 42 42 0 -1 4194560 900 0 0 0 150 50 7 8 20 0 5 0 100 1 2",
-                                   "1000 250 3", &p));
+    assert_true(kml_procstat_parse(
+        "42 (a) (b c) S 1 42 42 0 -1 4194560 900 0 0 0 150 50 7 8 20 0 5 0 100 1 2", "1000 250 3", &p));
     assert_int_equal(p.cpu_ticks, 200);
     assert_int_equal(p.resident, 250);
     assert_false(kml_procstat_parse("42", "1000 250", &p));
@@ -184,10 +186,11 @@ static void expect_words(const char *log, uint64_t start, const char *expected)
 static void the_last_error_of_a_log_is_found(void **state)
 {
     (void)state;
-    expect_words("{\"level\":\"info\",\"message\":\"a\"}\n"
-                 "{\"level\":\"error\",\"message\":\"cannot go on\",\"error\":\"INVALID: x.csv:3: no number\"}\n"
-                 "{\"level\":\"info\",\"message\":\"bye\"}\n",
-                 0, "cannot go on: x.csv:3: no number");
+    expect_words(
+        "{\"level\":\"info\",\"message\":\"a\"}\n"
+        "{\"level\":\"error\",\"message\":\"cannot go on\",\"error\":\"INVALID: x.csv:3: no number\"}\n"
+        "{\"level\":\"info\",\"message\":\"bye\"}\n",
+        0, "cannot go on: x.csv:3: no number");
 }
 
 static void without_an_error_the_last_line_speaks(void **state)

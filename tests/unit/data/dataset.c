@@ -168,7 +168,8 @@ static void the_digest_follows_what_is_trained_on_and_nothing_else(void **state)
     put(folder, "train.csv", "a,b,label\n1,10,0\n2,10,1\n3,10,2\n6,10,2\n");
     assert_true(digest_of(folder, &plain) != first); /* a label */
     put(folder, "train.csv", train_csv);
-    assert_true(digest_of(folder, &(struct kml_dataset_spec){.standardize = KML_STANDARDIZE_SCALE255}) != first);
+    assert_true(digest_of(folder, &(struct kml_dataset_spec){.standardize = KML_STANDARDIZE_SCALE255}) !=
+                first);
     put(folder, "test.csv", "1,2,0\n");
     assert_true(digest_of(folder, &plain) != first);
     golden_remove(folder);
@@ -196,9 +197,17 @@ static const struct {
     {{"train.csv"}, {"1,2,0\n"}, {.format = KML_FORMAT_TSV}, KML_NOT_FOUND, "holds no training set"},
     {{"train.csv"}, {"1,2,0\n"}, {.validation_fraction = 1.5}, KML_INVALID, "a validation fraction of 1.5"},
     {{"train.csv"}, {"1,2,0\n"}, {.validation_fraction = -0.1}, KML_INVALID, "a validation fraction of -0.1"},
-    {{"train.csv"}, {"1,2,0\n"}, {.validation_fraction = 0.1}, KML_INVALID, "leaves the validation set empty"},
+    {{"train.csv"},
+     {"1,2,0\n"},
+     {.validation_fraction = 0.1},
+     KML_INVALID,
+     "leaves the validation set empty"},
     {{"train.csv"}, {"1,2,0\n"}, {.validation_fraction = 0.9}, KML_INVALID, "leaves the training set empty"},
-    {{"train.csv"}, {"1,2,0\n"}, {.validation_fraction = 0.5, .validation = {"v.csv", NULL}}, KML_INVALID, "not both"},
+    {{"train.csv"},
+     {"1,2,0\n"},
+     {.validation_fraction = 0.5, .validation = {"v.csv", NULL}},
+     KML_INVALID,
+     "not both"},
     {{"train.csv", "validation.csv"},
      {"1,2,0\n", "1,0\n"},
      {0},
@@ -227,7 +236,8 @@ static void every_bad_folder_is_refused_with_one_clear_line(void **state)
         spec.path = spec.path == NULL ? folder : spec.path;
         assert_int_equal(kml_dataset_open(&d, &spec, &err), -1);
         if (err.code != bad[i].code || strstr(err.text, bad[i].says) == NULL) {
-            fail_msg("case %zu: %s \"%s\" does not say \"%s\"", i, kml_code_name(err.code), err.text, bad[i].says);
+            fail_msg("case %zu: %s \"%s\" does not say \"%s\"", i, kml_code_name(err.code), err.text,
+                     bad[i].says);
         }
         golden_remove(folder);
     }
@@ -287,7 +297,8 @@ static void one_file_is_a_data_set_with_real_targets_too(void **state)
     kml_auto_free char *path = kml_format("%s/houses", folder);
     struct kml_dataset d;
     struct kml_err err;
-    struct kml_dataset_spec spec = {.path = path, .targets = KML_TARGET_REAL, .standardize = KML_STANDARDIZE_NONE};
+    struct kml_dataset_spec spec = {
+        .path = path, .targets = KML_TARGET_REAL, .standardize = KML_STANDARDIZE_NONE};
     assert_int_equal(kml_dataset_open(&d, &spec, &err), 0);
     assert_int_equal(kml_dataset_open_test(&d, &err), 0);
     assert_int_equal(d.test.count, 0);

@@ -198,8 +198,9 @@ static void the_same_samples_in_every_spelling(void **state)
     for (size_t i = 0; i < KML_COUNT(good); i++) {
         struct kml_table t;
         struct kml_err err;
-        assert_int_equal(
-            read_text(&t, kml_view_str(good[i].text), good[i].separator, good[i].label, KML_TARGET_CLASS, &err), 0);
+        assert_int_equal(read_text(&t, kml_view_str(good[i].text), good[i].separator, good[i].label,
+                                   KML_TARGET_CLASS, &err),
+                         0);
         check_two_rows(&t);
         kml_table_finish(&t);
     }
@@ -303,7 +304,8 @@ static void every_cut_and_every_flipped_byte_of_a_gzip_file_is_refused(void **st
         assert_int_equal(read_text(&t, kml_view_of(room, size), ',', NULL, KML_TARGET_CLASS, &err), -1);
         assert_non_null(strstr(err.text, "x.csv: "));
     }
-    for (size_t at = 10; at < whole.size; at++) { /* the first ten hold time and system, which nobody checks */
+    for (size_t at = 10; at < whole.size;
+         at++) { /* the first ten hold time and system, which nobody checks */
         struct kml_table t;
         struct kml_err err;
         room[at] ^= 0x55;
@@ -339,13 +341,13 @@ static int read_idx(struct kml_table *t, struct kml_view images, struct kml_view
     return code;
 }
 
-#define V(text)                                                                                                        \
-    {                                                                                                                  \
-        (const uint8_t *)(text), sizeof(text) - 1                                                                      \
+#define V(text)                                                                                              \
+    {                                                                                                        \
+        (const uint8_t *)(text), sizeof(text) - 1                                                            \
     }
 #define LABELS "\0\0\x08\x01\0\0\0\x02\x07\x03"
-#define IMAGES                                                                                                         \
-    "\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03"                                                                       \
+#define IMAGES                                                                                               \
+    "\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03"                                                             \
     "abcdef"
 
 static const struct {
@@ -360,13 +362,15 @@ static const struct {
     {V("\0\0\x0d\x02\0\0\0\x02\0\0\0\x01"), V(LABELS), KML_INVALID, "images: IDX values of type 0x0d"},
     {V(LABELS), V(LABELS), KML_INVALID, "images: wrong magic number: 1 dimension"},
     {V("\0\0\x08\x05\0\0\0\x02"), V(LABELS), KML_INVALID, "images: wrong magic number: 5 dimensions"},
-    {V("\0\0\x08\x03\0\0\0\x02\0\0"), V(LABELS), KML_INVALID, "images: truncated: 6 of 12 bytes of its header"},
+    {V("\0\0\x08\x03\0\0\0\x02\0\0"), V(LABELS), KML_INVALID,
+     "images: truncated: 6 of 12 bytes of its header"},
     {V("\0\0\x08\x03\0\0\0\0\0\0\0\x01\0\0\0\x03"), V(LABELS), KML_INVALID, "images: dimension 0 is 0"},
     {V("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03"
        "abcde"),
      V(LABELS), KML_INVALID, "images: truncated: 5 of 6 bytes of its values"},
     {V(IMAGES "g"), V(LABELS), KML_INVALID, "images: trailing bytes"},
-    {V("\0\0\x08\x03\xff\xff\xff\xff\0\0\0\x01\0\0\0\x03"), V(LABELS), KML_TOO_LARGE, "images: 4294967295 samples"},
+    {V("\0\0\x08\x03\xff\xff\xff\xff\0\0\0\x01\0\0\0\x03"), V(LABELS), KML_TOO_LARGE,
+     "images: 4294967295 samples"},
     {V("\0\0\x08\x04\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), V(LABELS), KML_TOO_LARGE,
      "more than is read"},
     {V(IMAGES), V(""), KML_INVALID, "labels: the file is empty"},

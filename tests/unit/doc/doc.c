@@ -177,9 +177,11 @@ static void json_nodes_know_their_places(void **state)
 {
     (void)state;
     struct kml_doc doc;
-    read_good(&doc, "\xef\xbb\xbf{\"a\": {\n  \"b\" : [ 1.5, \n {\"c\": \"x\\\"]\"} , null, [], true],\r\n\"\\u00e9\": "
-                    "{\"d.e\": -2}},\n"
-                    "\t\"\xc3\xa9\xc3\xa9\": 3, \"\\ud83d\\ude00\": 4}\n");
+    read_good(
+        &doc,
+        "\xef\xbb\xbf{\"a\": {\n  \"b\" : [ 1.5, \n {\"c\": \"x\\\"]\"} , null, [], true],\r\n\"\\u00e9\": "
+        "{\"d.e\": -2}},\n"
+        "\t\"\xc3\xa9\xc3\xa9\": 3, \"\\ud83d\\ude00\": 4}\n");
     assert_place(&doc, "a", true, "t.yaml:1:2");
     assert_place(&doc, "a", false, "t.yaml:1:7");
     assert_place(&doc, "a.b", true, "t.yaml:2:3");
@@ -216,7 +218,8 @@ static void a_document_within_its_limits_is_read_and_one_past_them_refused(void 
             struct kml_err err = {0};
             kml_doc_init(&doc);
             int result = kml_doc_read(&doc, "deep", kml_view_of(text, size), &err);
-            assert_int_equal(result, depth < KML_DOC_MAX_DEPTH || (json == 1 && depth == KML_DOC_MAX_DEPTH) ? 0 : -1);
+            assert_int_equal(result,
+                             depth < KML_DOC_MAX_DEPTH || (json == 1 && depth == KML_DOC_MAX_DEPTH) ? 0 : -1);
             assert_int_equal(err.code, result == 0 ? KML_OK : KML_TOO_LARGE);
             kml_doc_finish(&doc);
         }
@@ -361,7 +364,8 @@ static void a_copy_is_equal_and_lives_alone(void **state)
     assert_place(&b, "y.z", false, "t.yaml:1:37");
     read_good(&a, "y: {z: w}\nx: [1, 2.5, 't', ~, True]\n");
     assert_true(kml_node_equal(a.root, b.root));
-    static const char *const changes[] = {"x[0]=1.0", "x[1]=2.25", "x[2]=u", "x[3]=0", "x[4]=false", "y.z=v", "y.q=1"};
+    static const char *const changes[] = {"x[0]=1.0",   "x[1]=2.25", "x[2]=u", "x[3]=0",
+                                          "x[4]=false", "y.z=v",     "y.q=1"};
     for (size_t i = 0; i < KML_COUNT(changes); i++) {
         struct kml_doc c;
         kml_doc_init(&c);

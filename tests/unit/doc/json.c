@@ -43,10 +43,11 @@ static void a_line_of_metrics_reads_back(void **state)
     kml_json_close(&w);
     kml_json_map(&w, "empty");
     assert_int_equal(kml_json_end(&w, &err), 0);
-    assert_string_equal(kml_buf_text(&buf),
-                        "{\"event\":\"epoch\",\"epoch\":9007199254740993,\"delta\":-7,\"loss\":0.1,\"broken\":null,"
-                        "\"endless\":null,\"done\":false,\"nothing\":null,\"absent\":null,"
-                        "\"share\":[0.25,1.0,{\"raw\":[1]}],\"empty\":{}}\n");
+    assert_string_equal(
+        kml_buf_text(&buf),
+        "{\"event\":\"epoch\",\"epoch\":9007199254740993,\"delta\":-7,\"loss\":0.1,\"broken\":null,"
+        "\"endless\":null,\"done\":false,\"nothing\":null,\"absent\":null,"
+        "\"share\":[0.25,1.0,{\"raw\":[1]}],\"empty\":{}}\n");
     json_t *read = json_loadb((const char *)buf.data, buf.size, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(read);
     json_decref(read);

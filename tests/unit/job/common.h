@@ -24,7 +24,8 @@ struct loaded {
     int result;
 };
 
-static inline void load_text(struct loaded *l, const char *text, const char *overrides, enum kml_job_driver driver)
+static inline void load_text(struct loaded *l, const char *text, const char *overrides,
+                             enum kml_job_driver driver)
 {
     char *copy = kml_strdup(overrides);
     const char *list[MAX_OVERRIDES];

@@ -10,7 +10,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-/* operator.md 1.4, written down a second time and in another form: the retryable ones, everything else is permanent. */
+/* operator.md 1.4, written down a second time and in another form: the retryable ones, everything else is
+ * permanent. */
 static const unsigned retryable_below_128[] = {69, 75};
 static const unsigned permanent_from_128[] = {128, 132, 134, 136, 139};
 
@@ -61,11 +62,13 @@ static void each_policy_restarts_what_it_says(void **state)
         assert_true(kml_exit_restarts(KML_JOB_RESTART_ALWAYS, code));
         assert_false(kml_exit_restarts(KML_JOB_RESTART_NEVER, code));
         assert_int_equal(kml_exit_restarts(KML_JOB_RESTART_ONFAILURE, code), code != 0);
-        assert_int_equal(kml_exit_restarts(KML_JOB_RESTART_EXITCODE, code), expected(code) == KML_EXIT_RETRYABLE);
+        assert_int_equal(kml_exit_restarts(KML_JOB_RESTART_EXITCODE, code),
+                         expected(code) == KML_EXIT_RETRYABLE);
     }
 }
 
-/* An error that a retry may help ends a program with a code that a driver retries, and no other error does. */
+/* An error that a retry may help ends a program with a code that a driver retries, and no other error does.
+ */
 static void our_own_errors_exit_with_codes_of_the_same_class(void **state)
 {
     (void)state;
@@ -76,7 +79,8 @@ static void our_own_errors_exit_with_codes_of_the_same_class(void **state)
     }
     for (int code = 1; code < KML_CODE_COUNT; code++) {
         if (kml_code_retryable((enum kml_code)code)) {
-            assert_int_equal(kml_exit_classify((unsigned)kml_code_exit((enum kml_code)code)), KML_EXIT_RETRYABLE);
+            assert_int_equal(kml_exit_classify((unsigned)kml_code_exit((enum kml_code)code)),
+                             KML_EXIT_RETRYABLE);
         }
     }
 }

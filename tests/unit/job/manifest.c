@@ -83,7 +83,8 @@ static void the_cluster_has_its_own_defaults(void **state)
     assert_string_equal(l.job.output.uri, "configmap://small-model");
     unload(&l);
     load_good(&l,
-              "spec.security.transport=Plaintext|spec.output.storageUri=pvc://c/m|spec.dataset.storageUri=pvc://c/d",
+              "spec.security.transport=Plaintext|spec.output.storageUri=pvc://c/"
+              "m|spec.dataset.storageUri=pvc://c/d",
               KML_JOB_CLUSTER);
     assert_int_equal(l.job.transport, KML_JOB_TRANSPORT_PLAINTEXT);
     assert_string_equal(l.job.output.uri, "pvc://c/m");
@@ -123,7 +124,8 @@ static void the_table_is_well_formed(void **state)
             assert_true(number >= row->min && number <= row->max);
             assert_true(row->fallback == NULL || !row->above_min || number > row->min);
         }
-        assert_true((row->kind != KML_JOB_KIND_ENUM && row->kind != KML_JOB_KIND_OUTPUTS) || row->value_count > 0);
+        assert_true((row->kind != KML_JOB_KIND_ENUM && row->kind != KML_JOB_KIND_OUTPUTS) ||
+                    row->value_count > 0);
         assert_true(row->kind != KML_JOB_KIND_URI || row->schemes != 0);
     }
     kml_job_finish(&job);
@@ -140,8 +142,10 @@ static const struct {
     {"spec.training.optimizer.beta1", "spec.training.optimizer.kind=Adam"},
     {"spec.training.optimizer.beta2", "spec.training.optimizer.kind=AdamW"},
     {"spec.training.optimizer.epsilon", "spec.training.optimizer.kind=Adagrad"},
-    {"spec.training.learningRateSchedule.stepEpochs", "spec.training.learningRateSchedule={kind: Step, stepEpochs: 2}"},
-    {"spec.training.learningRateSchedule.factor", "spec.training.learningRateSchedule={kind: Step, stepEpochs: 2}"},
+    {"spec.training.learningRateSchedule.stepEpochs",
+     "spec.training.learningRateSchedule={kind: Step, stepEpochs: 2}"},
+    {"spec.training.learningRateSchedule.factor",
+     "spec.training.learningRateSchedule={kind: Step, stepEpochs: 2}"},
     {"spec.training.learningRateSchedule.warmupEpochs", "spec.training.epochs=1000000"},
     {"spec.training.target", "spec.training.target={metric: Loss, value: 0.5}"},
     {"spec.training.target.metric", "spec.training.target={metric: Loss, value: 0.5}"},
@@ -175,7 +179,8 @@ static bool is_later(const struct kml_job_field *row)
     return later || row->later;
 }
 
-/* Sets the row to `value`, and wants it in the normalised manifest if the row is active, or named in a note if not. */
+/* Sets the row to `value`, and wants it in the normalised manifest if the row is active, or named in a note
+ * if not. */
 static void try_value(const struct kml_job_field *row, const char *value, const char *json)
 {
     char *set = kml_format("%s|%s=%s", companion_of(row->path), row->path, value);
@@ -239,8 +244,10 @@ static void try_row(const struct kml_job_field *row)
     case KML_JOB_KIND_ENUM:
         for (uint32_t i = 0; i < row->value_count; i++) {
             snprintf(number, sizeof(number), "\"%s\"", row->values[i].name);
-            bool needs_more = strcmp(row->values[i].name, "MLP") == 0 || strcmp(row->values[i].name, "Step") == 0;
-            if (!row->values[i].later && !needs_more) { /* with their companions: see the rows that they activate */
+            bool needs_more =
+                strcmp(row->values[i].name, "MLP") == 0 || strcmp(row->values[i].name, "Step") == 0;
+            if (!row->values[i].later &&
+                !needs_more) { /* with their companions: see the rows that they activate */
                 try_value(row, row->values[i].name, number);
             }
         }
@@ -343,7 +350,8 @@ static void random_overrides_give_a_job_that_reads_back_equal_or_a_refusal(void 
         kml_buf_init(&set, 1 << 16);
         kml_buf_init(&text, 1 << 20);
         for (uint64_t n = kml_rng_below(&rng, 8); n > 0; n--) {
-            assert_int_equal(kml_buf_printf(&set, NULL, "%s|", pool[kml_rng_below(&rng, KML_COUNT(pool))]), 0);
+            assert_int_equal(kml_buf_printf(&set, NULL, "%s|", pool[kml_rng_below(&rng, KML_COUNT(pool))]),
+                             0);
         }
         struct loaded l, again;
         load(&l, kml_buf_text(&set), kml_rng_below(&rng, 2) ? KML_JOB_LOCAL : KML_JOB_CLUSTER);
@@ -374,14 +382,17 @@ static void what_a_mode_does_not_use_is_named_and_holds_its_default(void **state
               KML_JOB_LOCAL);
     assert_int_equal(l.notes.notes, 6);
     char *const *note = l.notes.note;
-    assert_true(any_contains(note, 6,
-                             "spec.synchronization.limit: belongs to spec.synchronization.mode LSP, and that is "
-                             "BSP; it is not used"));
-    assert_true(any_contains(note, 6, "spec.synchronization.staleness: belongs to spec.synchronization.mode SSP"));
     assert_true(
-        any_contains(note, 6, "spec.balancing.minimumShare: belongs to spec.balancing.strategy WLBS, AutoWLBS"));
+        any_contains(note, 6,
+                     "spec.synchronization.limit: belongs to spec.synchronization.mode LSP, and that is "
+                     "BSP; it is not used"));
+    assert_true(
+        any_contains(note, 6, "spec.synchronization.staleness: belongs to spec.synchronization.mode SSP"));
+    assert_true(any_contains(
+        note, 6, "spec.balancing.minimumShare: belongs to spec.balancing.strategy WLBS, AutoWLBS"));
     assert_true(any_contains(note, 6, "spec.grouping: belongs to spec.synchronization.mode Hybrid"));
-    assert_true(any_contains(note, 6, "spec.model.hiddenLayers: belongs to spec.model.kind MLP, and that is Softmax"));
+    assert_true(any_contains(note, 6,
+                             "spec.model.hiddenLayers: belongs to spec.model.kind MLP, and that is Softmax"));
     assert_true(any_contains(note, 6, "spec.training.optimizer.beta1: belongs to"));
     assert_int_equal(l.job.sync.limit, KML_JOB_AUTO);
     assert_int_equal(l.job.sync.staleness, 3);
@@ -403,8 +414,10 @@ static void what_only_a_cluster_uses_is_named_when_there_is_none(void **state)
     struct loaded l;
     load_good(&l, set, KML_JOB_LOCAL);
     assert_true(any_contains(l.notes.note, l.notes.notes, "spec.runPolicy.suspend: only a cluster uses it"));
-    assert_true(any_contains(l.notes.note, l.notes.notes, "spec.runPolicy.managedBy: only a cluster uses it"));
-    assert_true(any_contains(l.notes.note, l.notes.notes, "spec.runPolicy.schedulingPolicy: only a cluster uses it"));
+    assert_true(
+        any_contains(l.notes.note, l.notes.notes, "spec.runPolicy.managedBy: only a cluster uses it"));
+    assert_true(
+        any_contains(l.notes.note, l.notes.notes, "spec.runPolicy.schedulingPolicy: only a cluster uses it"));
     assert_true(any_contains(l.notes.note, l.notes.notes,
                              "does not use: metadata, nodeName, image, command, args, further containers"));
     assert_true(any_contains(l.notes.note, l.notes.notes, "env[1].valueFrom: only a cluster can resolve it"));
@@ -431,10 +444,11 @@ static void a_custom_worker_needs_only_its_command(void **state)
 {
     (void)state;
     struct loaded l;
-    load_good(&l,
-              "spec.dataset=|spec.model={kind: Custom, seed: 5}|"
-              "spec.replicaSpecs.Worker.template={spec: {containers: [{command: [python3, w.py], args: ['--x']}]}}",
-              KML_JOB_LOCAL);
+    load_good(
+        &l,
+        "spec.dataset=|spec.model={kind: Custom, seed: 5}|"
+        "spec.replicaSpecs.Worker.template={spec: {containers: [{command: [python3, w.py], args: ['--x']}]}}",
+        KML_JOB_LOCAL);
     assert_int_equal(l.notes.notes, 0);
     assert_null(l.job.dataset.uri);
     assert_int_equal(l.job.model.seed, 5);
@@ -471,7 +485,8 @@ static void the_automatic_limit_is_the_divisor_nearest_to_half_the_workers(void 
     static const struct {
         enum kml_job_sync mode;
         uint32_t limit;
-    } modes[] = {{KML_JOB_SYNC_BSP, 7}, {KML_JOB_SYNC_ASP, 1}, {KML_JOB_SYNC_SSP, 1}, {KML_JOB_SYNC_HYBRID, 7}};
+    } modes[] = {
+        {KML_JOB_SYNC_BSP, 7}, {KML_JOB_SYNC_ASP, 1}, {KML_JOB_SYNC_SSP, 1}, {KML_JOB_SYNC_HYBRID, 7}};
     for (size_t i = 0; i < KML_COUNT(modes); i++) {
         job.sync.mode = modes[i].mode;
         assert_int_equal(kml_job_limit(&job, 7), modes[i].limit);
@@ -500,9 +515,10 @@ static void null_counts_as_absent(void **state)
 {
     (void)state;
     struct loaded l;
-    load_good(
-        &l, "spec.training=|spec.runPolicy.ttlSecondsAfterFinished=~|spec.training.checkpoint=|spec.elasticPolicy=null",
-        KML_JOB_LOCAL);
+    load_good(&l,
+              "spec.training=|spec.runPolicy.ttlSecondsAfterFinished=~|spec.training.checkpoint=|spec."
+              "elasticPolicy=null",
+              KML_JOB_LOCAL);
     assert_int_equal(l.job.training.epochs, 1);
     unload(&l);
 }
@@ -512,10 +528,11 @@ static void json_and_yaml_mean_the_same(void **state)
     (void)state;
     struct loaded a, b;
     load_good(&a, "", KML_JOB_LOCAL);
-    load_text(&b,
-              "{\"apiVersion\":\"kunal.ml/v1alpha1\",\"kind\":\"KunalJob\",\"metadata\":{\"name\":\"small\"},"
-              "\"spec\":{\"dataset\":{\"storageUri\":\"file:\\/\\/\\/data\"},\"model\":{\"kind\":\"Softmax\"}}}",
-              "", KML_JOB_LOCAL);
+    load_text(
+        &b,
+        "{\"apiVersion\":\"kunal.ml/v1alpha1\",\"kind\":\"KunalJob\",\"metadata\":{\"name\":\"small\"},"
+        "\"spec\":{\"dataset\":{\"storageUri\":\"file:\\/\\/\\/data\"},\"model\":{\"kind\":\"Softmax\"}}}",
+        "", KML_JOB_LOCAL);
     assert_int_equal(b.result, 0);
     assert_true(kml_job_equal(&a.job, &b.job));
     unload(&a);
@@ -536,7 +553,8 @@ static void a_job_with_another_value_is_not_equal(void **state)
 static void the_examples_are_good_manifests(void **state)
 {
     (void)state;
-    static const char *const files[] = {"examples/fashion-mnist.yaml", "examples/smallest.yaml", "examples/csv.yaml"};
+    static const char *const files[] = {"examples/fashion-mnist.yaml", "examples/smallest.yaml",
+                                        "examples/csv.yaml"};
     for (size_t i = 0; i < KML_COUNT(files); i++) {
         struct loaded l = {.err = {0}};
         kml_job_init(&l.job);
@@ -562,11 +580,13 @@ static void every_allocation_that_fails_is_an_error_and_leaks_nothing(void **sta
     for (uint64_t nth = 1; result != 0; nth++) {
         struct loaded l;
         kml_test_fail_alloc(nth);
-        load(&l,
-             "metadata.labels={a: 'x'}|spec.model={kind: MLP, hiddenLayers: [4]}|spec.dataset.train={file: a, "
-             "labelColumn: b}|spec.replicaSpecs.Worker.template={spec: {containers: [{image: i, command: [a, b], args: "
-             "[c], env: [{name: A, value: x}]}]}}",
-             KML_JOB_LOCAL);
+        load(
+            &l,
+            "metadata.labels={a: 'x'}|spec.model={kind: MLP, hiddenLayers: [4]}|spec.dataset.train={file: a, "
+            "labelColumn: b}|spec.replicaSpecs.Worker.template={spec: {containers: [{image: i, command: [a, "
+            "b], args: "
+            "[c], env: [{name: A, value: x}]}]}}",
+            KML_JOB_LOCAL);
         kml_test_fail_alloc(0);
         result = l.result;
         if (result != 0) {

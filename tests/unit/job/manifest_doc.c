@@ -15,8 +15,8 @@
 #include "job/table.h"
 
 /*
- * docs/MANIFEST.md holds the table of fields between two marker lines, and this test holds it against the code's table.
- * KML_UPDATE=1 writes the page anew instead. Tests run in the root of the tree.
+ * docs/MANIFEST.md holds the table of fields between two marker lines, and this test holds it against the
+ * code's table. KML_UPDATE=1 writes the page anew instead. Tests run in the root of the tree.
  */
 #define PAGE "docs/MANIFEST.md"
 #define BEGIN_MARK "<!-- fields: begin (made from lib/job/table.c; KML_UPDATE=1 renews it) -->\n"
@@ -66,8 +66,9 @@ static const char *type_of(const struct kml_job_field *field)
 
 static bool has_limits(const struct kml_job_field *field)
 {
-    return field->kind == KML_JOB_KIND_U32 || field->kind == KML_JOB_KIND_U32_AUTO || field->kind == KML_JOB_KIND_U64 ||
-           field->kind == KML_JOB_KIND_REAL || field->kind == KML_JOB_KIND_WIDTHS;
+    return field->kind == KML_JOB_KIND_U32 || field->kind == KML_JOB_KIND_U32_AUTO ||
+           field->kind == KML_JOB_KIND_U64 || field->kind == KML_JOB_KIND_REAL ||
+           field->kind == KML_JOB_KIND_WIDTHS;
 }
 
 static void put_bound(struct kml_buf *out, double bound)
@@ -92,7 +93,8 @@ static void put_limits(struct kml_buf *out, const struct kml_job_field *field)
 static void put_values(struct kml_buf *out, const struct kml_job_field *field)
 {
     for (uint32_t i = 0; i < field->value_count; i++) {
-        put(out, "%s `%s`%s", i == 0 ? "" : ",", field->values[i].name, field->values[i].later ? " (not yet)" : "");
+        put(out, "%s `%s`%s", i == 0 ? "" : ",", field->values[i].name,
+            field->values[i].later ? " (not yet)" : "");
     }
 }
 
@@ -191,7 +193,8 @@ static void put_row(struct kml_buf *out, const struct kml_job_field *field)
     put_default(out, field);
     put(out, " | %s", field->description);
     put_condition(out, field);
-    put(out, "%s%s |\n", field->cluster ? " Cluster only." : "", is_built(field) ? "" : " **Not supported yet.**");
+    put(out, "%s%s |\n", field->cluster ? " Cluster only." : "",
+        is_built(field) ? "" : " **Not supported yet.**");
 }
 
 /* ---- The page ---- */
@@ -200,9 +203,10 @@ static void put_row(struct kml_buf *out, const struct kml_job_field *field)
 static bool begins_section(const struct kml_job_field *field)
 {
     const char *first = strchr(field->path, '.');
-    bool below_spec = first != NULL && first == field->path + strlen("spec") && strncmp(field->path, "spec", 4) == 0;
-    bool top =
-        strcmp(field->path, "metadata") == 0 || strcmp(field->path, "spec") == 0 || strcmp(field->path, "status") == 0;
+    bool below_spec =
+        first != NULL && first == field->path + strlen("spec") && strncmp(field->path, "spec", 4) == 0;
+    bool top = strcmp(field->path, "metadata") == 0 || strcmp(field->path, "spec") == 0 ||
+               strcmp(field->path, "status") == 0;
     return top || (below_spec && strchr(first + 1, '.') == NULL);
 }
 
@@ -255,8 +259,8 @@ static void the_page_of_the_manifest_shows_the_fields_of_the_code(void **state)
     if (getenv("KML_UPDATE") != NULL) {
         write_page(text, begin, end, &fields);
     } else if ((size_t)(end - begin) != fields.size || memcmp(begin, fields.data, fields.size) != 0) {
-        fail_msg("%s is not up to date; run this test with KML_UPDATE=1, or put this between its marks:\n%s", PAGE,
-                 kml_buf_text(&fields));
+        fail_msg("%s is not up to date; run this test with KML_UPDATE=1, or put this between its marks:\n%s",
+                 PAGE, kml_buf_text(&fields));
     }
     kml_buf_finish(&page);
     kml_buf_finish(&fields);

@@ -17,7 +17,8 @@ struct bad {
     const char *piece; /* of its text */
 };
 
-#define CUSTOM "spec.model={kind: Custom}|spec.replicaSpecs.Worker.template={spec: {containers: [{command: [x]}]}}|"
+#define CUSTOM                                                                                               \
+    "spec.model={kind: Custom}|spec.replicaSpecs.Worker.template={spec: {containers: [{command: [x]}]}}|"
 #define POD "spec.replicaSpecs.Worker.template="
 
 static const struct bad invalid[] = {
@@ -60,10 +61,12 @@ static const struct bad invalid[] = {
     {"spec.model={kind: MLP, hiddenLayers: []}", "spec.model.hiddenLayers", "0 widths"},
     {"spec.model={kind: MLP, hiddenLayers: [1,2,3,4,5,6,7,8,9]}", "spec.model.hiddenLayers", "9 widths"},
     {"spec.model={kind: MLP, hiddenLayers: [128, 0]}", "spec.model.hiddenLayers[1]", "at least 1"},
-    {"spec.model={kind: MLP, hiddenLayers: [-5]}", "spec.model.hiddenLayers[0]", "the number -5 is out of range"},
+    {"spec.model={kind: MLP, hiddenLayers: [-5]}", "spec.model.hiddenLayers[0]",
+     "the number -5 is out of range"},
     {"spec.model={kind: MLP, hiddenLayers: [x]}", "spec.model.hiddenLayers[0]", "write an integer"},
     {"spec.model={kind: MLP, hiddenLayers: [70000]}", "spec.model.hiddenLayers[0]", "at most 65536"},
-    {"spec.model.hiddenLayers=[0]", "spec.model.hiddenLayers[0]", "out of range"}, /* inactive, and still checked */
+    {"spec.model.hiddenLayers=[0]", "spec.model.hiddenLayers[0]",
+     "out of range"}, /* inactive, and still checked */
     {"spec.model.activation=relu", "spec.model.activation", "did you mean ReLU?"},
     {"spec.model.seed=-1", "spec.model.seed", "at least 0 and at most 4294967295"},
     {"spec.model.seed=4294967296", "spec.model.seed", "out of range"},
@@ -71,13 +74,16 @@ static const struct bad invalid[] = {
     {"spec.model.seed='1'", "spec.model.seed", "the text '1' stands here"},
     {"spec.model.initialModelUri=model.safetensors", "spec.model.initialModelUri", "no scheme"},
     {CUSTOM "spec.model.activation=ReLU", "spec.model.activation", "not allowed with spec.model.kind Custom"},
-    {CUSTOM "spec.model.hiddenLayers=[1]", "spec.model.hiddenLayers", "not allowed with spec.model.kind Custom"},
-    {"spec.model={kind: Custom}", "spec.replicaSpecs.Worker.template", "spec.model.kind Custom starts the command"},
-    {"spec.model={kind: Custom}|" POD "{spec: {containers: [{args: [a]}]}}", "spec.replicaSpecs.Worker.template",
-     "there is none"},
+    {CUSTOM "spec.model.hiddenLayers=[1]", "spec.model.hiddenLayers",
+     "not allowed with spec.model.kind Custom"},
+    {"spec.model={kind: Custom}", "spec.replicaSpecs.Worker.template",
+     "spec.model.kind Custom starts the command"},
+    {"spec.model={kind: Custom}|" POD "{spec: {containers: [{args: [a]}]}}",
+     "spec.replicaSpecs.Worker.template", "there is none"},
     /* dataset */
     {"spec.dataset=", "spec.dataset.storageUri", "required unless spec.model.kind is Custom"},
-    {"spec.dataset.storageUri=/data", "spec.dataset.storageUri", "no scheme that is read here; write file:///folder"},
+    {"spec.dataset.storageUri=/data", "spec.dataset.storageUri",
+     "no scheme that is read here; write file:///folder"},
     {"spec.dataset.storageUri=file://data", "spec.dataset.storageUri", "three slashes"},
     {"spec.dataset.storageUri=file:/data", "spec.dataset.storageUri", "no scheme"},
     {"spec.dataset.storageUri=ftp://data", "spec.dataset.storageUri", "no scheme"},
@@ -102,7 +108,8 @@ static const struct bad invalid[] = {
     {"spec.dataset.validation=-0.1", "spec.dataset.validation", "more than 0"},
     {"spec.dataset.format=IDX|spec.dataset.test={file: a, labelColumn: 0}", "spec.dataset.test",
      "spec.dataset.format IDX"},
-    {"spec.dataset.standardize=Mean", "spec.dataset.standardize", "write one of Auto, None, Scale255, MeanStd"},
+    {"spec.dataset.standardize=Mean", "spec.dataset.standardize",
+     "write one of Auto, None, Scale255, MeanStd"},
     {"spec.dataset.shuffle=true", "spec.dataset.shuffle", "true stands here; write one of"},
     /* training */
     {"spec.training=fast", "spec.training", "write a map"},
@@ -124,7 +131,8 @@ static const struct bad invalid[] = {
     {"spec.training.optimizer.learningRate=-0.1", "spec.training.optimizer.learningRate", "more than 0"},
     {"spec.training.optimizer.learningRate=big", "spec.training.optimizer.learningRate", "write a number"},
     {"spec.training.optimizer.learnRate=1", "spec.training.optimizer.learnRate", "unknown field"},
-    {"spec.training.optimizer={kind: Momentum, momentum: 1}", "spec.training.optimizer.momentum", "less than 1"},
+    {"spec.training.optimizer={kind: Momentum, momentum: 1}", "spec.training.optimizer.momentum",
+     "less than 1"},
     {"spec.training.optimizer.momentum=-1", "spec.training.optimizer.momentum", "at least 0"},
     {"spec.training.optimizer={kind: Adam, beta1: 1.0}", "spec.training.optimizer.beta1", "less than 1"},
     {"spec.training.optimizer={kind: Adam, beta2: 2}", "spec.training.optimizer.beta2", "less than 1"},
@@ -132,24 +140,27 @@ static const struct bad invalid[] = {
     {"spec.training.optimizer.weightDecay=-0.5", "spec.training.optimizer.weightDecay", "at least 0"},
     {"spec.training.learningRateSchedule.kind=Linear", "spec.training.learningRateSchedule.kind",
      "write one of Constant, Step, Cosine"},
-    {"spec.training.learningRateSchedule.kind=Step", "spec.training.learningRateSchedule.stepEpochs", "required with"},
-    {"spec.training.learningRateSchedule={kind: Step, stepEpochs: 0}", "spec.training.learningRateSchedule.stepEpochs",
-     "at least 1"},
-    {"spec.training.learningRateSchedule.factor=0", "spec.training.learningRateSchedule.factor", "more than 0"},
+    {"spec.training.learningRateSchedule.kind=Step", "spec.training.learningRateSchedule.stepEpochs",
+     "required with"},
+    {"spec.training.learningRateSchedule={kind: Step, stepEpochs: 0}",
+     "spec.training.learningRateSchedule.stepEpochs", "at least 1"},
+    {"spec.training.learningRateSchedule.factor=0", "spec.training.learningRateSchedule.factor",
+     "more than 0"},
     {"spec.training.learningRateSchedule.warmupEpochs=-1", "spec.training.learningRateSchedule.warmupEpochs",
      "at least 0"},
     {"spec.training.epochs=3|spec.training.learningRateSchedule.warmupEpochs=5",
      "spec.training.learningRateSchedule.warmupEpochs", "more than spec.training.epochs, 3"},
     {"spec.training.gradientClipNorm=0", "spec.training.gradientClipNorm", "more than 0"},
-    {"spec.training.nonFiniteGradient=Ignore", "spec.training.nonFiniteGradient", "write one of Refuse, Fail"},
+    {"spec.training.nonFiniteGradient=Ignore", "spec.training.nonFiniteGradient",
+     "write one of Refuse, Fail"},
     {"spec.training.target={value: 0.9}", "spec.training.target.metric", "required"},
     {"spec.training.target={metric: Accuracy}", "spec.training.target.value", "required"},
     {"spec.training.target={metric: Accuracy, value: 88}", "spec.training.target.value", "metric Accuracy"},
     {"spec.training.target={metric: Loss, value: -1}", "spec.training.target.value", "at least 0"},
-    {"spec.model.kind=Linear|spec.training.target={metric: Accuracy, value: 0.9}", "spec.training.target.metric",
-     "spec.model.kind Linear"},
-    {"spec.training.evaluation.onTest=false|spec.training.target={metric: Loss, value: 1}", "spec.training.target",
-     "spec.training.evaluation.onTest is false"},
+    {"spec.model.kind=Linear|spec.training.target={metric: Accuracy, value: 0.9}",
+     "spec.training.target.metric", "spec.model.kind Linear"},
+    {"spec.training.evaluation.onTest=false|spec.training.target={metric: Loss, value: 1}",
+     "spec.training.target", "spec.training.evaluation.onTest is false"},
     {"spec.training.target.patienceEpochs=-1|spec.training.target.metric=Loss|spec.training.target.value=1",
      "spec.training.target.patienceEpochs", "at least 0"},
     {"spec.training.evaluation.everyEpochs=0", "spec.training.evaluation.everyEpochs", "at least 1"},
@@ -180,7 +191,8 @@ static const struct bad invalid[] = {
     {"spec.output.formats=[]", "spec.output.formats", "write a list such as"},
     {"spec.output.formats=[Safetensors, Safetensors]", "spec.output.formats[1]", "stands twice"},
     {"spec.output.formats=[pickle]", "spec.output.formats[0]", "not known"},
-    {"spec.runPolicy.cleanPodPolicy=Never", "spec.runPolicy.cleanPodPolicy", "write one of All, Running, None"},
+    {"spec.runPolicy.cleanPodPolicy=Never", "spec.runPolicy.cleanPodPolicy",
+     "write one of All, Running, None"},
     {"spec.runPolicy.backoffLimit=-1", "spec.runPolicy.backoffLimit", "at least 0"},
     {"spec.runPolicy.activeDeadlineSeconds=0", "spec.runPolicy.activeDeadlineSeconds", "at least 1"},
     {"spec.runPolicy.ttlSecondsAfterFinished=-1", "spec.runPolicy.ttlSecondsAfterFinished", "at least 0"},
@@ -209,14 +221,14 @@ static const struct bad invalid[] = {
     {POD "{spec: {containers: [x]}}", "spec.replicaSpecs.Worker.template.spec.containers[0]", "no container"},
     {POD "{spec: {containers: [{image: 1}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].image",
      "write a text"},
-    {POD "{spec: {containers: [{command: run}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].command",
-     "write a list"},
-    {POD "{spec: {containers: [{args: [1]}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].args[0]",
-     "put it in quotes"},
+    {POD "{spec: {containers: [{command: run}]}}",
+     "spec.replicaSpecs.Worker.template.spec.containers[0].command", "write a list"},
+    {POD "{spec: {containers: [{args: [1]}]}}",
+     "spec.replicaSpecs.Worker.template.spec.containers[0].args[0]", "put it in quotes"},
     {POD "{spec: {containers: [{env: [x]}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].env[0]",
      "this is no map"},
-    {POD "{spec: {containers: [{env: [{value: x}]}]}}", "spec.replicaSpecs.Worker.template.spec.containers[0].env[0]",
-     "no usable name"},
+    {POD "{spec: {containers: [{env: [{value: x}]}]}}",
+     "spec.replicaSpecs.Worker.template.spec.containers[0].env[0]", "no usable name"},
     {POD "{spec: {containers: [{env: [{name: A, value: 1}]}]}}",
      "spec.replicaSpecs.Worker.template.spec.containers[0].env[0].value", "write a text"},
     {POD "{spec: {containers: [{env: [{name: KUNAL_ROLE, value: ps}]}]}}",
@@ -235,9 +247,11 @@ static const struct bad unsupported[] = {
     {"spec.training.checkpoint={}", "spec.training.checkpoint", "not supported yet"},
     {"spec.training.checkpoint.everySeconds=5", "spec.training.checkpoint", "not supported yet"},
     {"spec.synchronization.mode=Hybrid", "spec.synchronization.mode", "Hybrid is not supported yet"},
-    {"spec.synchronization.mode=Hybrid|spec.grouping.ratio=2", "spec.synchronization.mode", "not supported yet"},
+    {"spec.synchronization.mode=Hybrid|spec.grouping.ratio=2", "spec.synchronization.mode",
+     "not supported yet"},
     {"spec.synchronization.payload=Model", "spec.synchronization.payload", "Model is not supported yet"},
-    {"spec.synchronization.delayCompensation.lambda=1", "spec.synchronization.delayCompensation", "not supported yet"},
+    {"spec.synchronization.delayCompensation.lambda=1", "spec.synchronization.delayCompensation",
+     "not supported yet"},
     {"spec.balancing.strategy=WLBS", "spec.balancing.strategy", "write one of Static, Leased"},
     {"spec.balancing.strategy=AutoWLBS", "spec.balancing.strategy", "AutoWLBS is not supported yet"},
     {"spec.output.formats=[ONNX]", "spec.output.formats[0]", "ONNX is not supported yet"},
@@ -256,10 +270,11 @@ static void check(const struct bad *bad, enum kml_code code)
     char want[KML_ERR_TEXT];
     snprintf(want, sizeof(want), "%s: ", bad->path);
     const char *at = strstr(l.err.text, want);
-    bool starts = at != NULL && (at == l.err.text || (at - l.err.text >= 2 && at[-1] == ' ' && at[-2] == ':'));
+    bool starts =
+        at != NULL && (at == l.err.text || (at - l.err.text >= 2 && at[-1] == ' ' && at[-2] == ':'));
     if (!starts || strstr(at, bad->piece) == NULL || l.err.code != code) {
-        fail_msg("%s gave %s '%s', wanted '%s' and '%s'", bad->set, kml_code_name(l.err.code), l.err.text, bad->path,
-                 bad->piece);
+        fail_msg("%s gave %s '%s', wanted '%s' and '%s'", bad->set, kml_code_name(l.err.code), l.err.text,
+                 bad->path, bad->piece);
     }
     assert_true(l.notes.problems >= 1);
     assert_string_equal(l.notes.problem[0], l.err.text);
@@ -297,20 +312,23 @@ static void assert_refused(const char *text, const char *want)
 static void problems_name_line_and_column_in_yaml_and_json(void **state)
 {
     (void)state;
+    assert_refused("apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata:\n  name: x\nspec:\n  model:\n   "
+                   " kind: MPL\n",
+                   "t.yaml:7:11: spec.model.kind: 'MPL' is not known");
     assert_refused(
-        "apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata:\n  name: x\nspec:\n  model:\n    kind: MPL\n",
-        "t.yaml:7:11: spec.model.kind: 'MPL' is not known");
-    assert_refused("apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  modell: {}\n",
-                   "t.yaml:5:3: spec.modell: unknown field; did you mean 'model'?");
+        "apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  modell: {}\n",
+        "t.yaml:5:3: spec.modell: unknown field; did you mean 'model'?");
+    assert_refused("{\"apiVersion\": \"kunal.ml/v1alpha1\",\n \"kind\": \"KunalJob\",\n \"metadata\": "
+                   "{\"name\": \"x\"},\n"
+                   " \"spec\": {\"model\": {\"kind\": \"Softmax\",\n   \"seed\": -1}}}",
+                   "t.yaml:5:12: spec.model.seed: the number -1 is out of range");
     assert_refused(
-        "{\"apiVersion\": \"kunal.ml/v1alpha1\",\n \"kind\": \"KunalJob\",\n \"metadata\": {\"name\": \"x\"},\n"
-        " \"spec\": {\"model\": {\"kind\": \"Softmax\",\n   \"seed\": -1}}}",
-        "t.yaml:5:12: spec.model.seed: the number -1 is out of range");
-    assert_refused("{\"apiVersion\": \"kunal.ml/v1alpha1\", \"kind\": \"KunalJob\", \"metadata\": {\"name\": \"x\"},\n"
-                   " \"spec\": {\"model\": {\"kind\": \"Softmax\"},\n   \"datasat\": {}}}",
-                   "t.yaml:3:4: spec.datasat: unknown field");
+        "{\"apiVersion\": \"kunal.ml/v1alpha1\", \"kind\": \"KunalJob\", \"metadata\": {\"name\": \"x\"},\n"
+        " \"spec\": {\"model\": {\"kind\": \"Softmax\"},\n   \"datasat\": {}}}",
+        "t.yaml:3:4: spec.datasat: unknown field");
     assert_refused(
-        "apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  training:\n    epochs: 1\n",
+        "apiVersion: kunal.ml/v1alpha1\nkind: KunalJob\nmetadata: {name: x}\nspec:\n  training:\n    epochs: "
+        "1\n",
         "t.yaml:5:3: spec.model.kind: required, but missing"); /* the place of the map that lacks it */
     assert_refused("[1, 2]", "t.yaml:1:1: this is no KunalJob");
     assert_refused("just a text", "t.yaml:1:1: this is no KunalJob");

@@ -30,13 +30,17 @@ static void got_init(struct got *g)
     kml_buf_init(&g->all, (size_t)1 << 20);
 }
 
-#define STREAM "{\"type\":\"ADDED\",\"object\":{\"a\":\"\\n\\u00e9 \xc3\xa9\"}}\n\n{\"b\":[1,2]}\n{\"c\":null,\"x\":{}}\n"
-#define FRAMES "{\"type\":\"ADDED\",\"object\":{\"a\":\"\\n\\u00e9 \xc3\xa9\"}}|{\"b\":[1,2]}|{\"c\":null,\"x\":{}}|"
+#define STREAM                                                                                               \
+    "{\"type\":\"ADDED\",\"object\":{\"a\":\"\\n\\u00e9 "                                                    \
+    "\xc3\xa9\"}}\n\n{\"b\":[1,2]}\n{\"c\":null,\"x\":{}}\n"
+#define FRAMES                                                                                               \
+    "{\"type\":\"ADDED\",\"object\":{\"a\":\"\\n\\u00e9 \xc3\xa9\"}}|{\"b\":[1,2]}|{\"c\":null,\"x\":{}}|"
 
 static void a_watch_gives_the_same_frames_wherever_it_is_split(void **state)
 {
     (void)state;
-    size_t size = strlen(STREAM);
+    static const char stream[] = STREAM;
+    size_t size = strlen(stream);
     for (size_t first = 0; first <= size; first++) {
         for (size_t second = first; second <= size; second++) {
             struct kml_kube_frames f;
@@ -44,9 +48,11 @@ static void a_watch_gives_the_same_frames_wherever_it_is_split(void **state)
             got_init(&g);
             kml_kube_frames_init(&f, 100);
             const struct kml_kube_frame_sink sink = {on_frame, &g};
-            assert_int_equal(kml_kube_frames_feed(&f, kml_view_of(STREAM, first), &sink, NULL), 0);
-            assert_int_equal(kml_kube_frames_feed(&f, kml_view_of(STREAM + first, second - first), &sink, NULL), 0);
-            assert_int_equal(kml_kube_frames_feed(&f, kml_view_of(STREAM + second, size - second), &sink, NULL), 0);
+            assert_int_equal(kml_kube_frames_feed(&f, kml_view_of(stream, first), &sink, NULL), 0);
+            assert_int_equal(
+                kml_kube_frames_feed(&f, kml_view_of(stream + first, second - first), &sink, NULL), 0);
+            assert_int_equal(
+                kml_kube_frames_feed(&f, kml_view_of(stream + second, size - second), &sink, NULL), 0);
             assert_string_equal(kml_buf_text(&g.all), FRAMES);
             assert_true(kml_kube_frames_whole(&f));
             kml_kube_frames_finish(&f);
@@ -107,12 +113,14 @@ static void an_error_of_the_sink_stops_the_cutting(void **state)
     kml_buf_finish(&g.all);
 }
 
-#define LIST                                                                                                           \
-    "{\"kind\":\"items\", \"metadata\":{\"resourceVersion\":\"7\",\"items\":[{\"no\":1}],\"continue\":\"t\\\"]}\"},\n"   \
+#define LIST                                                                                                 \
+    "{\"kind\":\"items\", "                                                                                  \
+    "\"metadata\":{\"resourceVersion\":\"7\",\"items\":[{\"no\":1}],\"continue\":\"t\\\"]}\"},\n"            \
     " \"items\" : [ {\"a\":[{}, \"}]\\\\\"]} ,\n {\"items\":[{\"x\":\"{\"}]}, {} ] , \"more\":[{}] }\n"
 #define ITEMS "{\"a\":[{}, \"}]\\\\\"]}|{\"items\":[{\"x\":\"{\"}]}|{}|"
-#define ENVELOPE                                                                                                       \
-    "{\"kind\":\"items\", \"metadata\":{\"resourceVersion\":\"7\",\"items\":[{\"no\":1}],\"continue\":\"t\\\"]}\"},\n"   \
+#define ENVELOPE                                                                                             \
+    "{\"kind\":\"items\", "                                                                                  \
+    "\"metadata\":{\"resourceVersion\":\"7\",\"items\":[{\"no\":1}],\"continue\":\"t\\\"]}\"},\n"            \
     " \"items\" : [] , \"more\":[{}] }"
 
 static void assert_items(const char *list, size_t split, const char *items, const char *envelope)

@@ -193,7 +193,8 @@ static void a_server_that_lags_behind_is_tried_again_and_then_asked_for_what_it_
 static void other_failures_do_the_same_again_without_a_list(void **state)
 {
     (void)state;
-    static const struct kml_kube_status statuses[] = {{.http = 0}, {.http = 500}, {.http = 429}, {.http = 403}};
+    static const struct kml_kube_status statuses[] = {
+        {.http = 0}, {.http = 500}, {.http = 429}, {.http = 403}};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         struct kml_reflector r;
         watching(&r);
@@ -268,7 +269,8 @@ static void retry_after_is_the_least_time_to_wait(void **state)
     assert_true(r.not_before_ns >= 27 * KML_SECOND);
 }
 
-/* 20 clients that lost the same server: their first 200 returns fall evenly into ten parts of each waiting time. */
+/* 20 clients that lost the same server: their first 200 returns fall evenly into ten parts of each waiting
+ * time. */
 static void clients_that_failed_together_do_not_come_back_together(void **state)
 {
     (void)state;

@@ -69,18 +69,21 @@ static void a_list_is_asked_for_in_pages_and_by_selectors(void **state)
     (void)state;
     const struct kml_kube_ref all = {.kind = &kml_kube_pods};
     struct kml_kube_request r;
-    const struct kml_kube_list first = {.labels = "app.kubernetes.io/managed-by=kunal-operator,x in (a,b)", .limit = 500};
+    const struct kml_kube_list first = {.labels = "app.kubernetes.io/managed-by=kunal-operator,x in (a,b)",
+                                        .limit = 500};
     assert_int_equal(kml_kube_list(&r, &all, &first, NULL), 0);
-    assert_request(&r, "GET",
-                   "/api/v1/pods?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dkunal-operator%2Cx%20in%20%28a%2Cb%29"
-                   "&limit=500",
-                   NULL, "");
+    assert_request(
+        &r, "GET",
+        "/api/v1/pods?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dkunal-operator%2Cx%20in%20%28a%2Cb%29"
+        "&limit=500",
+        NULL, "");
     const struct kml_kube_list next = {.limit = 500, .from = "ab+/=", .version = "7", .not_older_than = true};
     assert_int_equal(kml_kube_list(&r, &all, &next, NULL), 0);
     assert_request(&r, "GET", "/api/v1/pods?limit=500&continue=ab%2B%2F%3D", NULL, "");
     const struct kml_kube_list again = {.limit = 2, .version = "7", .not_older_than = true};
     assert_int_equal(kml_kube_list(&r, &all, &again, NULL), 0);
-    assert_request(&r, "GET", "/api/v1/pods?limit=2&resourceVersion=7&resourceVersionMatch=NotOlderThan", NULL, "");
+    assert_request(&r, "GET", "/api/v1/pods?limit=2&resourceVersion=7&resourceVersionMatch=NotOlderThan",
+                   NULL, "");
 }
 
 static void a_watch_allows_bookmarks_and_goes_on_from_a_version(void **state)
@@ -104,17 +107,18 @@ static void writes_name_their_field_manager_and_media_type(void **state)
     assert_int_equal(kml_kube_create(&r, &pod, body, "op", NULL), 0);
     assert_request(&r, "POST", "/api/v1/namespaces/a/pods?fieldManager=op", "application/json", "{\"a\":1}");
     assert_int_equal(kml_kube_replace(&r, &pod, body, "op", NULL), 0);
-    assert_request(&r, "PUT", "/api/v1/namespaces/a/pods/p-0?fieldManager=op", "application/json", "{\"a\":1}");
+    assert_request(&r, "PUT", "/api/v1/namespaces/a/pods/p-0?fieldManager=op", "application/json",
+                   "{\"a\":1}");
     assert_int_equal(kml_kube_apply(&r, &pod, body, "op", true, NULL), 0);
     assert_request(&r, "PATCH", "/api/v1/namespaces/a/pods/p-0?fieldManager=op&force=true",
                    "application/apply-patch+yaml", "{\"a\":1}");
     assert_int_equal(kml_kube_apply(&r, &pod, body, "op", false, NULL), 0);
-    assert_request(&r, "PATCH", "/api/v1/namespaces/a/pods/p-0?fieldManager=op", "application/apply-patch+yaml",
-                   "{\"a\":1}");
+    assert_request(&r, "PATCH", "/api/v1/namespaces/a/pods/p-0?fieldManager=op",
+                   "application/apply-patch+yaml", "{\"a\":1}");
     const struct kml_kube_ref status = {&kml_kube_pods, "a", "p-0", "status"};
     assert_int_equal(kml_kube_patch(&r, &status, KML_KUBE_MERGE_PATCH, body, "op", NULL), 0);
-    assert_request(&r, "PATCH", "/api/v1/namespaces/a/pods/p-0/status?fieldManager=op", "application/merge-patch+json",
-                   "{\"a\":1}");
+    assert_request(&r, "PATCH", "/api/v1/namespaces/a/pods/p-0/status?fieldManager=op",
+                   "application/merge-patch+json", "{\"a\":1}");
     assert_int_equal(kml_kube_patch(&r, &pod, KML_KUBE_JSON_PATCH, kml_view_str("[]"), NULL, NULL), 0);
     assert_request(&r, "PATCH", "/api/v1/namespaces/a/pods/p-0", "application/json-patch+json", "[]");
 }
@@ -141,10 +145,12 @@ static void a_log_is_asked_for_as_kubectl_does(void **state)
     struct kml_kube_request r;
     const struct kml_kube_log log = {.container = "kunal", .follow = true, .tail_lines = 10};
     assert_int_equal(kml_kube_log(&r, "a", "p-0", &log, NULL), 0);
-    assert_request(&r, "GET", "/api/v1/namespaces/a/pods/p-0/log?container=kunal&follow=true&tailLines=10", NULL, "");
+    assert_request(&r, "GET", "/api/v1/namespaces/a/pods/p-0/log?container=kunal&follow=true&tailLines=10",
+                   NULL, "");
     const struct kml_kube_log before = {.previous = true, .timestamps = true, .limit_bytes = 1000};
     assert_int_equal(kml_kube_log(&r, "a", "p-0", &before, NULL), 0);
-    assert_request(&r, "GET", "/api/v1/namespaces/a/pods/p-0/log?previous=true&timestamps=true&limitBytes=1000", NULL,
+    assert_request(&r, "GET",
+                   "/api/v1/namespaces/a/pods/p-0/log?previous=true&timestamps=true&limitBytes=1000", NULL,
                    "");
 }
 

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "kube/status.h"
 
-#define BODY(reason, message, details)                                                                                 \
-    "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"" message           \
-    "\",\"reason\":\"" reason "\",\"details\":{" details "},\"code\":1}"
+#define BODY(reason, message, details)                                                                       \
+    "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":"         \
+    "\"" message "\",\"reason\":\"" reason "\",\"details\":{" details "},\"code\":1}"
 
 static struct kml_kube_status read_status(int http, const char *body)
 {

@@ -56,10 +56,10 @@ static void write_case(const char *folder, size_t c, const float *params, const 
         kml_free(rates);
         rates = longer;
     }
-    kml_auto_free char *json =
-        kml_format("{\"kind\":\"%s\",\"n\":%d,\"steps\":%d,\"momentum\":%g,\"beta1\":%g,\"beta2\":%g,\"epsilon\":%g,"
-                   "\"weightDecay\":%g,\"rates\":[%s]}",
-                   names[o->kind], N, STEPS, o->momentum, o->beta1, o->beta2, o->epsilon, o->weight_decay, rates);
+    kml_auto_free char *json = kml_format(
+        "{\"kind\":\"%s\",\"n\":%d,\"steps\":%d,\"momentum\":%g,\"beta1\":%g,\"beta2\":%g,\"epsilon\":%g,"
+        "\"weightDecay\":%g,\"rates\":[%s]}",
+        names[o->kind], N, STEPS, o->momentum, o->beta1, o->beta2, o->epsilon, o->weight_decay, rates);
     golden_write(at, "case.json", json, strlen(json));
     kml_free(rates);
 }
@@ -80,8 +80,8 @@ static void compare_case(const char *folder, size_t c, const float *params, cons
             double wanted = expected[(size_t)s * N + i];
             double moved = fabs(wanted - (double)params[i]);
             if (!(fabs((double)p[i] - wanted) <= 1e-5 * (fabs(wanted) + moved))) {
-                fail_msg("%s step %d element %zu: %.9g, torch has %.9g", names[all[c].kind], s, i, (double)p[i],
-                         wanted);
+                fail_msg("%s step %d element %zu: %.9g, torch has %.9g", names[all[c].kind], s, i,
+                         (double)p[i], wanted);
             }
         }
     }
@@ -109,7 +109,8 @@ static void every_optimizer_agrees_with_torch_over_twenty_steps(void **state)
     golden_remove(folder);
 }
 
-/* Parameters, gradients and state of a property test, in one struct so that the two sides are easily alike. */
+/* Parameters, gradients and state of a property test, in one struct so that the two sides are easily alike.
+ */
 struct side {
     float *param;
     float *out;
@@ -216,8 +217,8 @@ static void a_commit_in_ranges_gives_the_bytes_of_one_commit_of_the_whole(void *
 }
 
 /* The formulas of the header once more, one element, each operation rounded by itself. */
-static float plain_step(const struct kml_optimizer *o, const struct kml_optimizer_step *step, float p, float g,
-                        float s[2])
+static float plain_step(const struct kml_optimizer *o, const struct kml_optimizer_step *step, float p,
+                        float g, float s[2])
 {
     volatile float rate = (float)step->learning_rate;
     volatile float decayed = (float)o->weight_decay * p;

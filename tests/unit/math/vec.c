@@ -24,7 +24,8 @@ static float *random_vector(struct kml_rng *r, size_t n)
     return x;
 }
 
-/* The plain meaning of a weighted sum, one element at a time; volatile keeps the compiler from fusing anything. */
+/* The plain meaning of a weighted sum, one element at a time; volatile keeps the compiler from fusing
+ * anything. */
 static float plain_sum(float *const *x, const float *coef, uint32_t count, size_t i)
 {
     volatile float sum = count == 0 ? 0 : coef[0] * x[0][i];
@@ -132,8 +133,8 @@ static void one_bad_number_anywhere_is_found(void **state)
 }
 
 /* c[m,n] = alpha * sum_k A(i,k) B(k,j), with the strides of each form. */
-static void check_product(const float *c, const float *a, size_t a_row, size_t a_column, const float *b, size_t b_row,
-                          size_t b_column, size_t m, size_t n, size_t k, float alpha)
+static void check_product(const float *c, const float *a, size_t a_row, size_t a_column, const float *b,
+                          size_t b_row, size_t b_column, size_t m, size_t n, size_t k, float alpha)
 {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {

@@ -38,8 +38,8 @@ static int ready(void *self, struct kml_err *err)
     return p->starting ? kml_fail(err, KML_AGAIN, "no shard yet") : 0;
 }
 
-static void assert_answer(const struct kml_http_hooks *hooks, const char *method, const char *path, unsigned status,
-                          const char *body)
+static void assert_answer(const struct kml_http_hooks *hooks, const char *method, const char *path,
+                          unsigned status, const char *body)
 {
     struct kml_buf out;
     kml_buf_init(&out, 1000);
@@ -90,9 +90,10 @@ static void anything_else_is_refused(void **state)
 static void a_bad_address_is_named_before_anything_is_opened(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"",          "9090",       "127.0.0.1",      "127.0.0.1:", "127.0.0.1:65536",
-                                      "host:9090", "1.2.3:9090", "[::1:9090",      "::1:9090",   "[zz]:9090",
-                                      ":-1",       "[]:1",       "127.0.0.1:90 90"};
+    static const char *const bad[] = {
+        "",          "9090",       "127.0.0.1",      "127.0.0.1:", "127.0.0.1:65536",
+        "host:9090", "1.2.3:9090", "[::1:9090",      "::1:9090",   "[zz]:9090",
+        ":-1",       "[]:1",       "127.0.0.1:90 90"};
     const struct kml_http_hooks hooks = {NULL, NULL, NULL, NULL};
     for (size_t i = 0; i < KML_COUNT(bad); i++) {
         struct kml_http *h = NULL;

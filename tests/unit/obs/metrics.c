@@ -73,17 +73,18 @@ static const char *text_of_metrics(void)
 static void a_metric_without_labels_is_there_from_the_start(void **state)
 {
     (void)state;
-    assert_string_equal(text_of_metrics(),
-                        "# HELP kunal_steps_total Steps that were committed.\n"
-                        "# TYPE kunal_steps_total counter\n"
-                        "kunal_steps_total 0\n"
-                        "# HELP kunal_queued Work that waits,\\nby \"kind\" \\\\ job.\n"
-                        "# TYPE kunal_queued gauge\n"
-                        "# HELP kunal_step_seconds Time of a step.\n"
-                        "# TYPE kunal_step_seconds histogram\n"
-                        "# HELP kunal_metrics_lost_total Updates lost because a metric had no room for a series.\n"
-                        "# TYPE kunal_metrics_lost_total counter\n"
-                        "kunal_metrics_lost_total 0\n");
+    assert_string_equal(
+        text_of_metrics(),
+        "# HELP kunal_steps_total Steps that were committed.\n"
+        "# TYPE kunal_steps_total counter\n"
+        "kunal_steps_total 0\n"
+        "# HELP kunal_queued Work that waits,\\nby \"kind\" \\\\ job.\n"
+        "# TYPE kunal_queued gauge\n"
+        "# HELP kunal_step_seconds Time of a step.\n"
+        "# TYPE kunal_step_seconds histogram\n"
+        "# HELP kunal_metrics_lost_total Updates lost because a metric had no room for a series.\n"
+        "# TYPE kunal_metrics_lost_total counter\n"
+        "kunal_metrics_lost_total 0\n");
 }
 
 static void counters_add_and_gauges_follow(void **state)
@@ -167,7 +168,8 @@ static void a_long_label_is_cut_between_characters(void **state)
     (void)state;
     char text[200];
     memset(text, 'x', sizeof text);
-    memcpy(text + KML_LABEL_ROOM - 2, "\xc3\xa9", 3); /* the last byte that fits would be the half of a character */
+    memcpy(text + KML_LABEL_ROOM - 2, "\xc3\xa9",
+           3); /* the last byte that fits would be the half of a character */
     const char *label[] = {text, "j"};
     kml_metrics_set(&metrics, QUEUED, label, 1);
     const char *found = strstr(text_of_metrics(), "kunal_queued{kind=\"");

@@ -43,7 +43,8 @@ static struct kml_pki_request a_request(void)
 }
 
 /* What the library's own verification says at a time, for a purpose; `host` NULL: no name is asked for. */
-static int verdict(const char *ca_pem, const char *leaf_pem, uint64_t at, int purpose, const char *host, const char *ip)
+static int verdict(const char *ca_pem, const char *leaf_pem, uint64_t at, int purpose, const char *host,
+                   const char *ip)
 {
     X509 *ca = certificate_of(ca_pem);
     X509 *leaf = certificate_of(leaf_pem);
@@ -84,10 +85,12 @@ static void an_issued_pair_verifies_as_server_and_as_client_under_its_names(void
     const char *p = pair.certificate;
     assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_CLIENT, NULL, NULL), X509_V_OK);
     assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, "localhost", NULL), X509_V_OK);
-    assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, "fashion-ps-0.fashion.default.svc", NULL), X509_V_OK);
+    assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, "fashion-ps-0.fashion.default.svc", NULL),
+                     X509_V_OK);
     assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, NULL, "127.0.0.1"), X509_V_OK);
     assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, NULL, "::1"), X509_V_OK);
-    assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, "other", NULL), X509_V_ERR_HOSTNAME_MISMATCH);
+    assert_int_equal(verdict(c, p, now, X509_PURPOSE_SSL_SERVER, "other", NULL),
+                     X509_V_ERR_HOSTNAME_MISMATCH);
     kml_pki_pair_finish(&pair);
     kml_pki_pair_finish(&ca);
 }
@@ -105,8 +108,10 @@ static void it_is_refused_outside_its_time_and_under_another_ca(void **state)
     int purpose = X509_PURPOSE_SSL_CLIENT;
     assert_int_equal(verdict(ca.certificate, pair.certificate, START + 91 * DAY, purpose, NULL, NULL),
                      X509_V_ERR_CERT_HAS_EXPIRED);
-    assert_int_not_equal(verdict(ca.certificate, pair.certificate, START - DAY, purpose, NULL, NULL), X509_V_OK);
-    assert_int_not_equal(verdict(other.certificate, pair.certificate, START + DAY, purpose, NULL, NULL), X509_V_OK);
+    assert_int_not_equal(verdict(ca.certificate, pair.certificate, START - DAY, purpose, NULL, NULL),
+                         X509_V_OK);
+    assert_int_not_equal(verdict(other.certificate, pair.certificate, START + DAY, purpose, NULL, NULL),
+                         X509_V_OK);
     kml_pki_pair_finish(&pair);
     kml_pki_pair_finish(&other);
     kml_pki_pair_finish(&ca);

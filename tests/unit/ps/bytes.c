@@ -1,6 +1,7 @@
 /*
- * The bytes of the parameters: what a job trains is a function of its manifest, never of timing, of the number of shards or
- * of what a network does to messages. Held against plain loops that know no conductor and no shard.
+ * The bytes of the parameters: what a job trains is a function of its manifest, never of timing, of the
+ * number of shards or of what a network does to messages. Held against plain loops that know no conductor and
+ * no shard.
  */
 #include <math.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static uint32_t run_wild(const struct kml_job *job, struct kml_rng *rng)
 
 /* ---- The references ---- */
 
-/* Synchronous SGD in a plain loop over whole vectors: m micro-batches a step from equal shards, summed in worker order. */
+/* Synchronous SGD in a plain loop over whole vectors: m micro-batches a step from equal shards, summed in
+ * worker order. */
 struct reference {
     const struct kml_job *job;
     struct kml_optimizer optimizer;
@@ -96,10 +98,11 @@ static struct kml_optimizer plain_optimizer(const struct kml_job *job)
 static void reference_init(struct reference *f, const struct kml_job *job)
 {
     *f = (struct reference){.job = job, .optimizer = plain_optimizer(job)};
-    f->schedule = (struct kml_schedule){
-        .kind = job->training.schedule.kind == KML_JOB_SCHEDULE_COSINE ? KML_SCHEDULE_COSINE : KML_SCHEDULE_CONSTANT,
-        .warmup_epochs = job->training.schedule.warmup_epochs,
-        .epochs = job->training.epochs};
+    f->schedule = (struct kml_schedule){.kind = job->training.schedule.kind == KML_JOB_SCHEDULE_COSINE
+                                                    ? KML_SCHEDULE_COSINE
+                                                    : KML_SCHEDULE_CONSTANT,
+                                        .warmup_epochs = job->training.schedule.warmup_epochs,
+                                        .epochs = job->training.epochs};
     f->params = KML_NEW_ARRAY(problem.floats, float);
     f->sum = KML_NEW_ARRAY(problem.floats, float);
     for (int k = 0; k < KML_OPTIMIZER_SLOTS; k++) {
@@ -124,7 +127,8 @@ static void reference_finish(struct reference *f)
 }
 
 /* The samples of worker i of m at a step; returns how many. */
-static uint32_t micro_batch(uint32_t m, uint32_t i, uint32_t epoch, uint64_t step, uint32_t batch, uint32_t *sample)
+static uint32_t micro_batch(uint32_t m, uint32_t i, uint32_t epoch, uint64_t step, uint32_t batch,
+                            uint32_t *sample)
 {
     uint64_t n = problem.count[SIM_TRAIN];
     uint64_t end = n * (i + 1) / m;
@@ -310,8 +314,8 @@ static void no_timing_and_no_message_fault_changes_a_byte_of_bsp_static(void **s
             schedules++;
         }
     }
-    print_message("%llu schedules, %llu messages late, twice or out of order\n", (unsigned long long)schedules,
-                  (unsigned long long)faults_seen);
+    print_message("%llu schedules, %llu messages late, twice or out of order\n",
+                  (unsigned long long)schedules, (unsigned long long)faults_seen);
     assert_true(schedules >= 200 && faults_seen > schedules);
 }
 

@@ -1,8 +1,10 @@
-/* The conductor alone, with a sink that writes down what it is told: joins and what refuses them, deadlines, odd messages. */
+/* The conductor alone, with a sink that writes down what it is told: joins and what refuses them, deadlines,
+ * odd messages. */
 #include <stdio.h>
 #include <string.h>
 
-#include "ps/host.h" /* kml_check_hello; before setup.h, which knows the simulator's names only by its own files */
+#include "ps/hello.h"
+#include "wire/chunk.h"
 
 #include "base/mem.h"
 #include "tests/unit/ps/setup.h"
@@ -15,9 +17,12 @@ struct bench {
     uint64_t now;
     char log[65536]; /* "admit 1 101;" ... */
     uint64_t step[8], samples[8];
+    bool disobey; /* our own shard cannot carry out a commit, and says so at once */
 };
 
 static struct bench b;
+
+static void note(struct bench *t, const char *format, ...) KML_PRINTF(2, 3);
 
 static void note(struct bench *t, const char *format, ...)
 {
@@ -45,7 +50,11 @@ static void on_dismiss(void *self, uint32_t worker, uint64_t incarnation)
 
 static void on_commit(void *self, const struct kml_commit *c)
 {
-    note(self, "commit %llu of %u to %u;", (unsigned long long)c->version, c->count, c->releases);
+    struct bench *t = self;
+    note(t, "commit %llu of %u to %u;", (unsigned long long)c->version, c->count, c->releases);
+    if (t->disobey) {
+        kml_conductor_fail(&t->c, "ParameterServerFailed", "no memory", 70, t->now);
+    }
 }
 
 static void on_release(void *self, uint64_t version, const uint32_t *workers, uint32_t count)
@@ -213,7 +222,8 @@ static void a_job_starts_when_shards_workers_and_parameters_are_there(void **sta
     kml_conductor_staged(&b.c, 1, 1, 201, 0, 0, false, b.now);
     assert_int_equal(b.c.phase, KML_PHASE_STARTING); /* one is missing */
     assert_int_equal(join(0, 101), 0);
-    assert_string_equal(b.log, "admit 0 101;welcome 0 after 0;release 0 to 2;assign 0 step 1;assign 1 step 1;");
+    assert_string_equal(b.log,
+                        "admit 0 101;welcome 0 after 0;release 0 to 2;assign 0 step 1;assign 1 step 1;");
 }
 
 static void initial_parameters_with_nan_fail_the_job(void **state)
@@ -225,6 +235,26 @@ static void initial_parameters_with_nan_fail_the_job(void **state)
     kml_conductor_staged(&b.c, 0, 0, 101, 0, 0, true, b.now);
     assert_int_equal(b.c.phase, KML_PHASE_FAILED);
     assert_string_equal(b.c.reason, "InvalidModel");
+}
+
+static void what_a_lost_uploader_left_on_some_shards_does_not_count(void **state)
+{
+    (void)state;
+    set_up(2, 2);
+    shards_join();
+    assert_int_equal(join(0, 101), 0);
+    assert_int_equal(join(1, 201), 0);
+    kml_conductor_staged(&b.c, 0, 0, 101, 0, 0, false, b.now);
+    b.log[0] = '\0';
+    kml_conductor_worker_left(&b.c, 0, 101, "test", b.now);
+    assert_string_equal(b.log, "dismiss 0 101;upload 1;");
+    kml_conductor_staged(&b.c, 1, 0, 101, 0, 0, false, b.now); /* was on its way */
+    kml_conductor_staged(&b.c, 1, 1, 201, 0, 0, false, b.now);
+    assert_false(b.c.parameters); /* shard 0 has only what worker 0 sent */
+    kml_conductor_staged(&b.c, 0, 1, 201, 0, 0, false, b.now);
+    assert_true(b.c.parameters);
+    assert_int_equal(join(0, 102), 0);
+    assert_int_equal(b.c.phase, KML_PHASE_TRAINING);
 }
 
 static void an_index_that_the_job_has_not_got_is_refused(void **state)
@@ -314,8 +344,9 @@ static void a_new_process_replaces_the_old_one(void **state)
     b.log[0] = '\0';
     assert_int_equal(join(0, 102), 0);
     assert_string_equal(
-        b.log, "expel 0 101 FENCED: another process took its place;dismiss 0 101;admit 0 102;welcome 0 after 1;"
-               "release 0 to 1;assign 0 step 2;");
+        b.log,
+        "expel 0 101 FENCED: another process took its place;dismiss 0 101;admit 0 102;welcome 0 after 1;"
+        "release 0 to 1;assign 0 step 2;");
     kml_conductor_worker_left(&b.c, 0, 101, "late news", b.now);
     assert_int_equal(b.c.worker[0].state, KML_MEMBER_TRAINING);
 }
@@ -365,6 +396,18 @@ static void late_repeated_and_foreign_messages_change_nothing(void **state)
     assert_string_equal(b.log, ""); /* worker 0 is not whole on shard 1 */
     kml_conductor_staged(&b.c, 1, 0, 101, 1, 1, false, b.now);
     assert_string_equal(b.log, "commit 1 of 2 to 2;assign 0 step 2;assign 1 step 2;");
+}
+
+static void after_a_commit_that_failed_at_once_nothing_more_is_ordered(void **state)
+{
+    (void)state;
+    train_two();
+    stage(0);
+    b.log[0] = '\0';
+    b.disobey = true;
+    stage(1);
+    assert_string_equal(b.log, "commit 1 of 2 to 2;over Failed ParameterServerFailed 70;");
+    assert_int_equal(kml_conductor_deadline(&b.c), UINT64_MAX);
 }
 
 static void a_worker_that_counts_other_samples_fails_the_job(void **state)
@@ -484,8 +527,11 @@ static void time_is_shared_between_training_and_evaluation(void **state)
     b.now += 5 * KML_SECOND;
     kml_conductor_account(&b.c, b.now);
     assert_true(b.c.training_ns == 6e9 && b.c.evaluation_ns == 5e9);
-    struct kml_evaluation_result result = {
-        .lease = b.c.worker[0].evaluation_lease, .samples = 10, .loss_sum = 5, .correct = 7, .has_accuracy = true};
+    struct kml_evaluation_result result = {.lease = b.c.worker[0].evaluation_lease,
+                                           .samples = 10,
+                                           .loss_sum = 5,
+                                           .correct = 7,
+                                           .has_accuracy = true};
     kml_conductor_evaluated(&b.c, 0, 101, &result, b.now);
     assert_int_equal(b.c.phase, KML_PHASE_SAVING);
     assert_true(b.c.loss == 0.5 && b.c.accuracy == 0.7);
@@ -500,6 +546,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_job_starts_when_shards_workers_and_parameters_are_there),
         CASE(initial_parameters_with_nan_fail_the_job),
+        CASE(what_a_lost_uploader_left_on_some_shards_does_not_count),
         CASE(an_index_that_the_job_has_not_got_is_refused),
         CASE(another_layout_is_refused_by_the_name_of_the_tensor),
         CASE(other_data_are_refused),
@@ -509,6 +556,7 @@ int main(void)
         CASE(a_job_that_is_over_takes_nobody),
         CASE(another_protocol_or_another_job_is_refused),
         CASE(late_repeated_and_foreign_messages_change_nothing),
+        CASE(after_a_commit_that_failed_at_once_nothing_more_is_ordered),
         CASE(a_worker_that_counts_other_samples_fails_the_job),
         CASE(a_silent_worker_is_expelled_at_the_deadline_and_not_before),
         CASE(a_lost_workers_shard_is_dealt_to_the_others_after_its_time),

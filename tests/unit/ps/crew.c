@@ -1,6 +1,6 @@
 /*
- * Crews of other sizes and speeds: a thousand workers, uneven ones, the grace window, and the laws of method.md 2.3 and 2.4
- * as the whole job shows them.
+ * Crews of other sizes and speeds: a thousand workers, uneven ones, the grace window, and the laws of
+ * method.md 2.3 and 2.4 as the whole job shows them.
  */
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static void a_thousand_workers_train(void **state)
         make_job(&job, modes[i], KML_JOB_STRATEGY_LEASED, 1000, 2);
         job.sync.limit = 50;
         job.training.epochs = 1;
-        struct sim_config config = {.job = &job, .problem = &problem, .pace = &pace, .seed = 6, .check_every = 1000};
+        struct sim_config config = {
+            .job = &job, .problem = &problem, .pace = &pace, .seed = 6, .check_every = 1000};
         struct sim *s = sim_create(&config);
         const struct sim_report *r = sim_run(s);
         must_end(r, KML_PHASE_SUCCEEDED);
@@ -46,7 +47,8 @@ static double throughput(enum kml_job_sync mode, uint32_t limit, enum kml_job_st
     make_job(&job, mode, strategy, 4, 1);
     job.sync.limit = limit;
     job.training.epochs = 1;
-    struct sim_config config = {.job = &job, .problem = &problem, .pace = &pace, .seed = 6, .check_every = 100};
+    struct sim_config config = {
+        .job = &job, .problem = &problem, .pace = &pace, .seed = 6, .check_every = 100};
     config.faults.latency_ns = 1000;
     struct sim *s = sim_create(&config);
     const struct sim_report *r = sim_run(s);
@@ -67,7 +69,8 @@ static void uneven_workers_are_as_fast_as_the_model_allows(void **state)
     double equal_shards = throughput(KML_JOB_SYNC_ASP, 0, KML_JOB_STRATEGY_STATIC);
     assert_true(fabs(bsp / 1000 - 1) < 0.02);
     assert_true(fabs(asp / 2550 - 1) < 0.02);
-    assert_true(fabs(equal_shards / 1000 - 1) < 0.02); /* the slowest has its quarter to do, whatever the barrier */
+    assert_true(fabs(equal_shards / 1000 - 1) <
+                0.02); /* the slowest has its quarter to do, whatever the barrier */
     double lsp = throughput(KML_JOB_SYNC_LSP, 2, KML_JOB_STRATEGY_LEASED);
     assert_true(lsp > bsp * 1.3 && lsp < asp);
 }
@@ -83,7 +86,8 @@ static double mean_staleness(enum kml_job_sync mode, uint32_t limit, double grac
     job.sync.limit = limit;
     job.sync.grace_window = grace;
     job.training.epochs = 1;
-    struct sim_config config = {.job = &job, .problem = &problem, .pace = &pace, .seed = 6, .check_every = 100};
+    struct sim_config config = {
+        .job = &job, .problem = &problem, .pace = &pace, .seed = 6, .check_every = 100};
     struct sim *s = sim_create(&config);
     const struct sim_report *r = sim_run(s);
     must_end(r, KML_PHASE_SUCCEEDED);
@@ -103,7 +107,8 @@ static void the_mean_staleness_is_workers_less_limit_over_limit(void **state)
     uint64_t versions;
     assert_true(mean_staleness(KML_JOB_SYNC_BSP, 0, 0, &versions) == 0);
     for (uint32_t limit = 1; limit <= 4; limit++) {
-        assert_true(fabs(mean_staleness(KML_JOB_SYNC_LSP, limit, 0, &versions) - (4.0 - limit) / limit) < 0.02);
+        assert_true(fabs(mean_staleness(KML_JOB_SYNC_LSP, limit, 0, &versions) - (4.0 - limit) / limit) <
+                    0.02);
     }
     assert_true(fabs(mean_staleness(KML_JOB_SYNC_ASP, 0, 0, &versions) - 3) < 0.02);
 }

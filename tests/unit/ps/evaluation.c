@@ -1,7 +1,7 @@
 /*
- * Evaluations: on one pinned version, exactly what that version is worth, without stopping those who train; what they mean
- * for the end of the job; whose time they are. That each result equals a direct computation is checked in every run, by
- * tests/sim/shadow.c.
+ * Evaluations: on one pinned version, exactly what that version is worth, without stopping those who train;
+ * what they mean for the end of the job; whose time they are. That each result equals a direct computation is
+ * checked in every run, by tests/sim/shadow.c.
  */
 #include <math.h>
 #include <string.h>
@@ -115,7 +115,8 @@ static void look(void *self, void *sim)
 static void the_others_train_on_while_some_evaluate(void **state)
 {
     (void)state;
-    static const enum kml_job_sync modes[] = {KML_JOB_SYNC_LSP, KML_JOB_SYNC_ASP, KML_JOB_SYNC_SSP, KML_JOB_SYNC_BSP};
+    static const enum kml_job_sync modes[] = {KML_JOB_SYNC_LSP, KML_JOB_SYNC_ASP, KML_JOB_SYNC_SSP,
+                                              KML_JOB_SYNC_BSP};
     for (int i = 0; i < 4; i++) {
         struct kml_job job;
         struct watch w = {.made = 0};
@@ -129,7 +130,8 @@ static void the_others_train_on_while_some_evaluate(void **state)
         sim_at(s, KML_MILLISECOND, look, &w);
         must_end(sim_run(s), KML_PHASE_SUCCEEDED);
         if (modes[i] == KML_JOB_SYNC_BSP) {
-            assert_int_equal(w.made, 0); /* in lockstep nobody trains meanwhile, so that timing never matters */
+            assert_int_equal(w.made,
+                             0); /* in lockstep nobody trains meanwhile, so that timing never matters */
         } else {
             assert_true(w.made > 0);
         }
@@ -223,7 +225,8 @@ static void time_of_evaluation_is_not_time_of_training(void **state)
     struct sim *s = calm(&job);
     const struct sim_report *r = sim_run(s);
     must_end(r, KML_PHASE_SUCCEEDED);
-    /* 2 epochs of 13 steps of at most 8 ms; 2 evaluations of 1000 samples, a third of a millisecond each, 4 pieces. */
+    /* 2 epochs of 13 steps of at most 8 ms; 2 evaluations of 1000 samples, a third of a millisecond each, 4
+     * pieces. */
     assert_true(r->training_ns > 200e6 && r->training_ns < 230e6);
     assert_true(r->evaluation_ns > 2 * 83e6 && r->evaluation_ns < 2 * 95e6);
     assert_true(fabs(r->training_ns + r->evaluation_ns - (double)r->elapsed_ns) < 1e3);

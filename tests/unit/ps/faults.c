@@ -1,6 +1,7 @@
 /*
- * Workers die, come back, fall silent, lose their connections; shards go; people stop the job. Whatever happens, the job
- * ends in a defined way, each sample counts once an epoch, and the parameters are those of the commits (tests/sim/shadow.c).
+ * Workers die, come back, fall silent, lose their connections; shards go; people stop the job. Whatever
+ * happens, the job ends in a defined way, each sample counts once an epoch, and the parameters are those of
+ * the commits (tests/sim/shadow.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static struct sim *calm(const struct kml_job *job)
     return sim_create(&config);
 }
 
-static const enum kml_job_sync modes[] = {KML_JOB_SYNC_BSP, KML_JOB_SYNC_ASP, KML_JOB_SYNC_SSP, KML_JOB_SYNC_LSP};
+static const enum kml_job_sync modes[] = {KML_JOB_SYNC_BSP, KML_JOB_SYNC_ASP, KML_JOB_SYNC_SSP,
+                                          KML_JOB_SYNC_LSP};
 static const enum kml_job_strategy strategies[] = {KML_JOB_STRATEGY_STATIC, KML_JOB_STRATEGY_LEASED};
 
 static void make_random_job(struct kml_job *job, uint64_t number, struct kml_rng *rng)
@@ -63,8 +65,8 @@ static uint32_t add_kills(struct sim *s, const struct kml_job *job, struct kml_r
         sim_kill(s, w, at, returns ? back : SIM_NEVER, kml_rng_below(rng, 4) > 0);
     }
     if (kml_rng_below(rng, 4) == 0) {
-        sim_pause(s, (uint32_t)kml_rng_below(rng, job->worker.replicas), kml_rng_below(rng, 500 * KML_MILLISECOND),
-                  kml_rng_below(rng, 40 * KML_SECOND));
+        sim_pause(s, (uint32_t)kml_rng_below(rng, job->worker.replicas),
+                  kml_rng_below(rng, 500 * KML_MILLISECOND), kml_rng_below(rng, 40 * KML_SECOND));
     }
     return kills;
 }
@@ -109,13 +111,14 @@ static void every_job_ends_with_each_sample_once_while_workers_die_and_return(vo
     for (uint64_t i = 0; i < schedules; i++) {
         one_schedule(i, &rng, &t);
     }
-    print_message(
-        "%llu schedules, %llu kills, %llu joins, %llu broken streams, %llu messages late, twice or out of order, "
-        "%llu identities, %llu events\n",
-        (unsigned long long)t.schedules, (unsigned long long)t.kills, (unsigned long long)t.joins,
-        (unsigned long long)t.disconnected, (unsigned long long)t.faults, (unsigned long long)t.identities,
-        (unsigned long long)t.events);
-    assert_true(t.schedules >= 300 && t.kills > t.schedules && t.faults > 10 * t.schedules && t.disconnected > 10);
+    print_message("%llu schedules, %llu kills, %llu joins, %llu broken streams, %llu messages late, twice or "
+                  "out of order, "
+                  "%llu identities, %llu events\n",
+                  (unsigned long long)t.schedules, (unsigned long long)t.kills, (unsigned long long)t.joins,
+                  (unsigned long long)t.disconnected, (unsigned long long)t.faults,
+                  (unsigned long long)t.identities, (unsigned long long)t.events);
+    assert_true(t.schedules >= 300 && t.kills > t.schedules && t.faults > 10 * t.schedules &&
+                t.disconnected > 10);
     assert_true(t.identities > t.schedules);
 }
 
@@ -230,7 +233,8 @@ static void a_worker_that_dies_while_it_uploads_is_replaced_by_the_next_one(void
     for (int i = 0; i < 60; i++) {
         struct kml_job job;
         make_job(&job, KML_JOB_SYNC_BSP, KML_JOB_STRATEGY_LEASED, 3, 1 + (uint32_t)i % 3);
-        struct sim_config config = {.job = &job, .problem = &problem, .pieces = 8, .seed = kml_rng_next(&rng)};
+        struct sim_config config = {
+            .job = &job, .problem = &problem, .pieces = 8, .seed = kml_rng_next(&rng)};
         config.faults = (struct sim_faults){.latency_ns = 5 * KML_MILLISECOND, .jitter = 1};
         struct sim *s = sim_create(&config);
         /* Uploads happen in the first tens of milliseconds; some kills come before, some after. */
@@ -344,7 +348,8 @@ static bool is_poisoned(void *self, uint32_t worker, uint64_t step)
 
 static struct sim *poisoned(const struct kml_job *job, struct poison *p)
 {
-    struct sim_config config = {.job = job, .problem = &problem, .seed = 4, .poison = is_poisoned, .poison_self = p};
+    struct sim_config config = {
+        .job = job, .problem = &problem, .seed = 4, .poison = is_poisoned, .poison_self = p};
     return sim_create(&config);
 }
 

@@ -1,4 +1,5 @@
-/* One shard: staging whatever comes in whatever order, commits, versions that stay readable, blocks that are used again. */
+/* One shard: staging whatever comes in whatever order, commits, versions that stay readable, blocks that are
+ * used again. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,11 +47,12 @@ static int finish(void **state)
 }
 
 /* A piece as it comes out of the framing: parsed from real bytes. */
-static int push_as(uint32_t worker, uint64_t incarnation, enum kml_payload payload, uint64_t step, uint64_t begin,
-                   uint64_t end, const float *from, bool crc, uint32_t spoil)
+static int push_as(uint32_t worker, uint64_t incarnation, enum kml_payload payload, uint64_t step,
+                   uint64_t begin, uint64_t end, const float *from, bool crc, uint32_t spoil)
 {
     static uint8_t bytes[KML_CHUNK_HEADER_MAX + (FLOATS + 64) * sizeof(float)];
-    struct kml_chunk c = {.step = step, .shard = 1, .offset = begin, .payload = payload, .elements = end - begin};
+    struct kml_chunk c = {
+        .step = step, .shard = 1, .offset = begin, .payload = payload, .elements = end - begin};
     size_t size;
     c.has_crc = crc;
     c.crc32c = kml_crc32c(0, from, (end - begin) * sizeof(float)) ^ spoil;
@@ -162,6 +164,32 @@ static void what_is_out_of_range_or_damaged_is_refused_and_changes_nothing(void 
     assert_int_equal(commit(1, 0, 10, 1), 0);
 }
 
+/* Two programs may have other initial values: a shard holds those of one, and a whole set of them. */
+static void before_the_first_commit_another_uploader_starts_from_nothing(void **state)
+{
+    (void)state;
+    float late[FLOATS];
+    for (uint32_t i = 0; i < FLOATS; i++) {
+        late[i] = 2000;
+    }
+    admit(0, 10);
+    admit(1, 11);
+    uint64_t half = (floats.begin + FLOATS) / 2;
+    assert_int_equal(push_as(0, 10, KML_PAYLOAD_PARAMETERS, 0, floats.begin, half, vector, true, 0), 0);
+    assert_int_equal(push_as(1, 11, KML_PAYLOAD_PARAMETERS, 0, half, FLOATS, late, true, 0), 0);
+    assert_false(kml_shard_ready(shard)); /* the other half was worker 0's */
+    assert_int_equal(push_as(1, 11, KML_PAYLOAD_PARAMETERS, 0, floats.begin, half, late, true, 0), 0);
+    assert_true(staged.complete && kml_shard_ready(shard));
+    assert_true(value_at(0, floats.begin) == 2000 && value_at(0, FLOATS - 1) == 2000);
+    assert_int_equal(push_as(0, 10, KML_PAYLOAD_PARAMETERS, 0, floats.begin, FLOATS, vector, true, 0), 0);
+    assert_true(staged.complete && value_at(0, floats.begin) == vector[0]);
+    assert_int_equal(push(0, 10, 1, floats.begin, FLOATS), 0);
+    assert_int_equal(commit(1, 0, 10, 1), 0);
+    float version_1 = value_at(1, FLOATS - 1);
+    assert_int_equal(push_as(1, 11, KML_PAYLOAD_PARAMETERS, 0, floats.begin, FLOATS, late, true, 0), 0);
+    assert_true(kml_shard_ready(shard) && value_at(1, FLOATS - 1) == version_1);
+}
+
 static void another_incarnation_is_fenced(void **state)
 {
     (void)state;
@@ -193,7 +221,7 @@ static void a_newer_step_takes_the_place_of_an_older_one(void **state)
     assert_int_equal(push(0, 10, 1, floats.begin, 150), 0);
     assert_int_equal(push(0, 10, 3, 150, FLOATS), 0);
     assert_false(staged.complete);
-    assert_int_equal(push(0, 10, 1, 150, FLOATS), 0); /* late, no error, no effect */
+    assert_int_equal(push(0, 10, 1, floats.begin, 150), 0); /* late, no error, no effect */
     assert_false(staged.complete);
     assert_int_equal(push(0, 10, 3, floats.begin, 150), 0);
     assert_true(staged.complete);
@@ -230,7 +258,8 @@ static void refused_gradients_make_a_version_without_a_change(void **state)
     float bad[FLOATS];
     memcpy(bad, vector, sizeof bad);
     bad[190] = NAN;
-    assert_int_equal(push_as(0, 10, KML_PAYLOAD_GRADIENT, 1, floats.begin, FLOATS, bad + floats.begin, false, 0), 0);
+    assert_int_equal(
+        push_as(0, 10, KML_PAYLOAD_GRADIENT, 1, floats.begin, FLOATS, bad + floats.begin, false, 0), 0);
     assert_true(staged.complete && staged.non_finite);
     struct kml_shard_member m = {0, 10, 1, 0};
     struct kml_shard_commit c = {.version = 1, .member = &m, .count = 1, .learning_rate = 1};
@@ -305,12 +334,14 @@ static void members_are_summed_in_their_order_with_their_coefficients(void **sta
         other[i] = 1.0f / (float)(i + 1);
     }
     assert_int_equal(push(0, 10, 1, floats.begin, FLOATS), 0);
-    assert_int_equal(push_as(1, 11, KML_PAYLOAD_GRADIENT, 4, floats.begin, FLOATS, other + floats.begin, true, 0), 0);
+    assert_int_equal(
+        push_as(1, 11, KML_PAYLOAD_GRADIENT, 4, floats.begin, FLOATS, other + floats.begin, true, 0), 0);
     struct kml_shard_member m[2] = {{0, 10, 1, 0.25}, {1, 11, 4, 0.75}};
     struct kml_shard_commit c = {.version = 1, .member = m, .count = 2, .learning_rate = 0.5};
     assert_int_equal(kml_shard_commit(shard, &c, &err), 0);
     for (uint64_t i = floats.begin; i < FLOATS; i++) {
-        assert_true(fabs((double)value_at(1, i) - (1000 - 0.5 * (0.25 * (double)i + 0.75 / (double)(i + 1)))) < 1e-3);
+        assert_true(
+            fabs((double)value_at(1, i) - (1000 - 0.5 * (0.25 * (double)i + 0.75 / (double)(i + 1)))) < 1e-3);
     }
 }
 
@@ -320,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(pieces_may_come_twice_overlap_and_in_any_order),
         CASE(what_is_out_of_range_or_damaged_is_refused_and_changes_nothing),
+        CASE(before_the_first_commit_another_uploader_starts_from_nothing),
         CASE(another_incarnation_is_fenced),
         CASE(a_newer_step_takes_the_place_of_an_older_one),
         CASE(a_commit_counts_once_and_in_order),

@@ -173,8 +173,8 @@ static void a_line_that_hangs_is_noticed_by_both_ends(void **state)
 }
 
 /*
- * Unless it was told otherwise the library takes the fourth ping without data as an attack, and a client sends at most one
- * a second: so this cannot be shown in less than four seconds.
+ * Unless it was told otherwise the library takes the fourth ping without data as an attack, and a client
+ * sends at most one a second: so this cannot be shown in less than four seconds.
  */
 static void an_idle_stream_outlives_many_keepalives(void **state)
 {

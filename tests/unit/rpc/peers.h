@@ -24,7 +24,8 @@
 #include "rpc/server.h"
 #include "rpc/stream.h"
 
-/* A server and a client on one loop, and streams that note what happens to them. Tests await conditions, never time. */
+/* A server and a client on one loop, and streams that note what happens to them. Tests await conditions,
+ * never time. */
 
 #define PATIENCE (30 * KML_SECOND) /* how long a condition may take before the test has failed */
 #define ECHO "/kunal.test.Echo/Stream"
@@ -168,7 +169,8 @@ static const struct kml_method peers_methods[] = {
 static inline void peers_listen(struct peers *p, const char *address, struct kml_creds *creds)
 {
     struct kml_err err = {0};
-    if (kml_server_create(p->loop, address, creds, peers_methods, KML_COUNT(peers_methods), p, &p->server, &err) != 0) {
+    if (kml_server_create(p->loop, address, creds, peers_methods, KML_COUNT(peers_methods), p, &p->server,
+                          &err) != 0) {
         fail_msg("%s", err.text);
     }
 }

@@ -485,7 +485,8 @@ static void a_port_in_use_is_an_error_that_names_the_address(void **state)
     assert_int_equal(err.code, KML_EXISTS);
     assert_non_null(strstr(err.text, p.address));
     assert_null(second);
-    assert_int_equal(kml_server_create(p.loop, "no port here", creds, peers_methods, 3, &p, &second, &err), -1);
+    assert_int_equal(kml_server_create(p.loop, "no port here", creds, peers_methods, 3, &p, &second, &err),
+                     -1);
     assert_int_equal(err.code, KML_INVALID);
     struct kml_channel *channel = NULL;
     assert_int_equal(kml_channel_create(p.loop, "", creds, &channel, &err), -1);

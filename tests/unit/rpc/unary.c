@@ -39,7 +39,8 @@ static void a_large_call_passes_and_one_over_the_limit_is_refused_before_it_is_s
     assert_int_equal(kml_call_wait(p.channel, REVERSE, kml_view_of(bytes, most), PATIENCE, &reply, NULL), 0);
     assert_int_equal(reply.size, most);
     assert_int_equal(reply.data[most - 1], 'a');
-    assert_int_equal(kml_call_wait(p.channel, REVERSE, kml_view_of(bytes, most + 1), PATIENCE, &reply, &err), -1);
+    assert_int_equal(kml_call_wait(p.channel, REVERSE, kml_view_of(bytes, most + 1), PATIENCE, &reply, &err),
+                     -1);
     assert_int_equal(err.code, KML_TOO_LARGE);
     struct kml_buf small;
     kml_buf_init(&small, 3);

@@ -22,7 +22,8 @@ static void fill(struct kml_tensor tensors[2])
     for (int i = 0; i < 12; i++) {
         weight[i] = (float)i / 8 - 0.5f;
     }
-    tensors[0] = (struct kml_tensor){"layer.0.weight", KML_F32, 2, {3, 4}, kml_view_of(weight, sizeof(weight))};
+    tensors[0] =
+        (struct kml_tensor){"layer.0.weight", KML_F32, 2, {3, 4}, kml_view_of(weight, sizeof(weight))};
     tensors[1] = (struct kml_tensor){"layer.0.bias", KML_F32, 1, {3}, kml_view_of(bias, sizeof(bias))};
 }
 
@@ -120,12 +121,16 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "expected a whole number"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[01],\"data_offsets\":[0,4]}}", 4, "leading 0"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[18446744073709551616],\"data_offsets\":[0,4]}}", 4, "beyond 64 bits"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0, "beyond 64 bits"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "too many dimensions"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[18446744073709551616],\"data_offsets\":[0,4]}}", 4,
+     "beyond 64 bits"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+     "beyond 64 bits"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+     "too many dimensions"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "a tensor has dtype, shape and data_offsets"},
     {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "each once"},
-    {"{\"a\":{\"colour\":\"red\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "nothing else"},
+    {"{\"a\":{\"colour\":\"red\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+     "nothing else"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} x", 4, "behind the header's end"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},}", 4, "expected '\"'"},
     {"{\"__metadata__\":{\"a\":1}}", 0, "expected '\"'"},
@@ -176,7 +181,8 @@ static void escapes_become_utf8(void **state)
     uint8_t room[256];
     struct kml_safetensors s;
     struct kml_err err;
-    struct kml_view file = make_file(room, "{\"__metadata__\":{\"k\":\"\\u00e9\\u20ac\\ud83d\\ude00\\t\\/\"}}", 0);
+    struct kml_view file =
+        make_file(room, "{\"__metadata__\":{\"k\":\"\\u00e9\\u20ac\\ud83d\\ude00\\t\\/\"}}", 0);
     assert_int_equal(kml_safetensors_parse(&s, file, &err), 0);
     assert_string_equal(kml_safetensors_metadata(&s, "k"), "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\t/");
     kml_safetensors_finish(&s);

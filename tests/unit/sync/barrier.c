@@ -52,10 +52,10 @@ static void releases(const struct bench *t, uint32_t count, const uint32_t *work
     assert_memory_equal(t->out.released, worker, count * sizeof *worker);
 }
 
-#define WORKERS(...)                                                                                                   \
-    (sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)), (uint32_t[])                                               \
-    {                                                                                                                  \
-        __VA_ARGS__                                                                                                    \
+#define WORKERS(...)                                                                                         \
+    (sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)), (uint32_t[])                                     \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
     }
 
 static void the_limit_opens_the_barrier_for_those_who_wait(void **state)
@@ -322,9 +322,9 @@ static void ssp_lets_a_newcomer_start_at_the_floor(void **state)
 static void the_automatic_limit_divides_the_workers_near_the_half(void **state)
 {
     (void)state;
-    static const uint32_t expected[][2] = {{1, 1},  {2, 1},  {3, 2},  {4, 2},  {5, 3},  {6, 3},   {7, 4},
-                                           {8, 4},  {9, 3},  {11, 6}, {12, 6}, {13, 7}, {15, 5},  {25, 5},
-                                           {35, 7}, {49, 7}, {10, 5}, {16, 8}, {21, 7}, {97, 49}, {1000, 500}};
+    static const uint32_t expected[][2] = {
+        {1, 1},  {2, 1},  {3, 2},  {4, 2},  {5, 3},  {6, 3},  {7, 4},  {8, 4},  {9, 3},   {11, 6},    {12, 6},
+        {13, 7}, {15, 5}, {25, 5}, {35, 7}, {49, 7}, {10, 5}, {16, 8}, {21, 7}, {97, 49}, {1000, 500}};
     for (size_t i = 0; i < KML_COUNT(expected); i++) {
         assert_int_equal(kml_barrier_auto_limit(expected[i][0]), expected[i][1]);
     }
@@ -450,7 +450,8 @@ static void every_opening_has_the_workers_of_an_event_simulator(void **state)
     }
 }
 
-/* ---- Oracle 4: exponential service, the interval between openings is (H_m - H_(m-l)) / mu on average ---- */
+/* ---- Oracle 4: exponential service, the interval between openings is (H_m - H_(m-l)) / mu on average ----
+ */
 
 /* Three sigma, four times: one seed in about a hundred falls outside by chance. The fixed seed does not. */
 static void exponential_workers_open_it_at_the_exact_rate(void **state)
@@ -519,7 +520,7 @@ static void ssp_never_lets_anybody_start_too_far_ahead(void **state)
             }
             for (uint32_t i = 0; i < t.out.releases; i++) {
                 uint32_t w = t.released[i];
-                assert_true(done[w] <= lowest + s);            /* so it reads all updates stamped <= done - s - 1 */
+                assert_true(done[w] <= lowest + s); /* so it reads all updates stamped <= done - s - 1 */
                 assert_true(t.seat[w].pulled >= own_write[w]); /* and its own */
             }
             for (uint32_t w = 0; w < m; w++) {
@@ -603,7 +604,8 @@ struct storm {
 static void account(struct bench *t, struct storm *s)
 {
     for (uint32_t i = 0; i < t->out.count; i++) {
-        assert_true(s->pending[t->worker[i]]); /* no contribution is counted twice, or without having been made */
+        assert_true(
+            s->pending[t->worker[i]]); /* no contribution is counted twice, or without having been made */
         s->pending[t->worker[i]] = false;
         s->committed++;
     }

@@ -84,8 +84,8 @@ static void too_many_holes_are_refused_and_change_nothing(void **state)
     for (uint64_t i = 0; i < KML_COVERAGE_MAX; i++) {
         assert_int_equal(kml_coverage_add(&c, 2 * i, 2 * i + 1, &err), 0);
     }
-    assert_int_equal(kml_coverage_add(&c, 3 * (uint64_t)KML_COVERAGE_MAX, 3 * (uint64_t)KML_COVERAGE_MAX + 1, &err),
-                     -1);
+    assert_int_equal(
+        kml_coverage_add(&c, 3 * (uint64_t)KML_COVERAGE_MAX, 3 * (uint64_t)KML_COVERAGE_MAX + 1, &err), -1);
     assert_int_equal(err.code, KML_EXHAUSTED);
     assert_int_equal(c.count, KML_COVERAGE_MAX);
     assert_int_equal(kml_coverage_add(&c, 1, 2, &err), 0); /* what closes a hole is welcome */

@@ -148,7 +148,8 @@ static void a_new_generation_ends_all_that_was_in_flight(void **state)
     assert_int_equal(kml_fence_commit(&t.f, 91, GENERATION + 1), KML_VERDICT_CURRENT);
 }
 
-/* Pushes that come lost, twice and out of order: every step of every process is staged once and committed once. */
+/* Pushes that come lost, twice and out of order: every step of every process is staged once and committed
+ * once. */
 static void each_step_counts_once_under_repeats_and_reordering(void **state)
 {
     (void)state;
@@ -170,7 +171,8 @@ static void each_step_counts_once_under_repeats_and_reordering(void **state)
                 assert_false(staged[from][step]);
                 staged[from][step] = true;
                 kml_fence_staged(&t.f, 1, step);
-            } else if (v == KML_VERDICT_DUPLICATE && step == t.seat[1].staged && kml_rng_below(&rng, 3) == 0) {
+            } else if (v == KML_VERDICT_DUPLICATE && step == t.seat[1].staged &&
+                       kml_rng_below(&rng, 3) == 0) {
                 assert_false(closed[from][step]);
                 closed[from][step] = true;
                 kml_fence_closed(&t.f, 1, step);

@@ -18,8 +18,8 @@ static void add(struct kml_layout *l, const char *name, const uint32_t *shape, u
     assert_int_equal(kml_layout_add(l, name, shape, dims, &err), 0);
 }
 
-static void refuses(struct kml_layout *l, const char *name, const uint32_t *shape, uint32_t dims, enum kml_code code,
-                    const char *says)
+static void refuses(struct kml_layout *l, const char *name, const uint32_t *shape, uint32_t dims,
+                    enum kml_code code, const char *says)
 {
     struct kml_err err = {.code = KML_OK};
     struct kml_layout before = *l;

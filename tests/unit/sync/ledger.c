@@ -18,8 +18,8 @@ static void set_up(struct kml_ledger *l, enum kml_ledger_policy policy, uint64_t
     assert_int_equal(kml_ledger_init(l, policy, false, positions, epochs, workers, workers, &err), 0);
 }
 
-static void gives(struct kml_ledger *l, uint32_t worker, uint64_t step, uint64_t want, uint32_t epoch, uint64_t begin,
-                  uint64_t end)
+static void gives(struct kml_ledger *l, uint32_t worker, uint64_t step, uint64_t want, uint32_t epoch,
+                  uint64_t begin, uint64_t end)
 {
     struct kml_lease lease;
     assert_int_equal(kml_ledger_lease(l, worker, step, want, &lease), KML_LEASE_GIVEN);
@@ -373,7 +373,8 @@ static void storm_event(struct kml_ledger *l, struct book *b, struct kml_rng *rn
     }
 }
 
-/* What is closed was committed exactly once, what is open at most once; no more pieces than a small number a worker. */
+/* What is closed was committed exactly once, what is open at most once; no more pieces than a small number a
+ * worker. */
 static void check_book(const struct kml_ledger *l, const struct book *b)
 {
     assert_true(kml_ledger_sound(l));
@@ -418,8 +419,9 @@ static void every_position_is_committed_once_an_epoch_in_a_storm(void **state)
         memset(&b, 0, sizeof b);
         enum kml_ledger_policy policy = run % 2 == 0 ? KML_LEDGER_STATIC : KML_LEDGER_LEASED;
         uint32_t shards = 1 + (uint32_t)kml_rng_below(&rng, WORKERS);
-        assert_int_equal(
-            kml_ledger_init(&l, policy, kml_rng_below(&rng, 2) == 0, POSITIONS, EPOCHS, shards, WORKERS, &err), 0);
+        assert_int_equal(kml_ledger_init(&l, policy, kml_rng_below(&rng, 2) == 0, POSITIONS, EPOCHS, shards,
+                                         WORKERS, &err),
+                         0);
         int events = (int)kml_rng_below(&rng, 800);
         for (int event = 0; event < events; event++) {
             storm_event(&l, &b, &rng);
@@ -433,7 +435,8 @@ static void every_position_is_committed_once_an_epoch_in_a_storm(void **state)
         assert_int_equal(l.closed, EPOCHS);
         kml_ledger_finish(&l);
     }
-    assert_true(most <= 2 * (WORKERS * OPEN * 2) + WORKERS); /* pieces are joined: memory follows the open leases */
+    assert_true(most <=
+                2 * (WORKERS * OPEN * 2) + WORKERS); /* pieces are joined: memory follows the open leases */
 }
 
 static void the_shares_of_static_are_equal_whatever_the_speeds(void **state)

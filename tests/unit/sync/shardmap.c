@@ -89,7 +89,8 @@ static void the_default_chunk_is_kept_where_it_fits(void **state)
     struct kml_shardmap one = map_of(10 * 1000 * 1000, 4, KML_CHUNK_FLOATS);
     assert_int_equal(one.chunk_floats, KML_CHUNK_FLOATS);
     assert_int_equal(one.chunks, 153);
-    struct kml_shardmap two = map_of(101770, 2, KML_CHUNK_FLOATS); /* an MLP with 128 hidden units on 28x28 images */
+    struct kml_shardmap two =
+        map_of(101770, 2, KML_CHUNK_FLOATS); /* an MLP with 128 hidden units on 28x28 images */
     struct kml_span first = kml_shardmap_shard(&two, 0);
     assert_int_equal(two.chunks, 2);
     assert_int_equal(first.end, 50896); /* about the half, not 65,536 */

@@ -163,7 +163,8 @@ static void commit(struct training *t)
     assert_int_equal(kml_fence_commit(&t->fence, t->out.version, GENERATION), KML_VERDICT_CURRENT);
     for (uint32_t i = 0; i < t->out.count; i++) {
         const struct toy_worker *w = &t->worker[t->out.worker[i]];
-        member[i] = (struct kml_member){.worker = t->out.worker[i], .step = w->step, .samples = w->lease.samples};
+        member[i] =
+            (struct kml_member){.worker = t->out.worker[i], .step = w->step, .samples = w->lease.samples};
     }
     assert_int_equal(kml_steps_plan(&t->steps, member, t->out.count, 1.0, &plan, &err), 0);
     for (uint32_t i = 0; i < t->out.count; i++) {
@@ -264,7 +265,8 @@ static void die(struct training *t, uint32_t worker)
     uint64_t back = t->now + kml_rng_below(&t->rng, 100000);
     bool for_ever = worker != 0 && kml_rng_below(&t->rng, 4) == 0; /* worker 0 always comes back */
     if (for_ever || kml_rng_below(&t->rng, 3) == 0) {
-        post(t, (struct event){.at = t->now + kml_rng_below(&t->rng, 50000), .kind = GIVE_UP, .worker = worker});
+        post(t,
+             (struct event){.at = t->now + kml_rng_below(&t->rng, 50000), .kind = GIVE_UP, .worker = worker});
     }
     if (!for_ever) {
         post(t, (struct event){.at = back, .kind = RETURN, .worker = worker});
@@ -316,13 +318,15 @@ static void train(struct training *t, struct setting set)
 {
     struct kml_err err;
     *t = (struct training){.set = set};
-    t->out = (struct kml_opening){.worker = t->committing, .staleness = t->staleness, .released = t->released};
+    t->out =
+        (struct kml_opening){.worker = t->committing, .staleness = t->staleness, .released = t->released};
     kml_rng_init(&t->rng, set.seed);
     kml_barrier_init(&t->barrier, 0, set.rule, t->seat, MOST);
     kml_fence_init(&t->fence, GENERATION, 0, t->fence_seat, MOST);
     kml_steps_init(&t->steps, set.workers, BATCH, 0.0, true);
-    assert_int_equal(
-        kml_ledger_init(&t->ledger, set.policy, set.lockstep, SAMPLES, EPOCHS, set.workers, set.workers, &err), 0);
+    assert_int_equal(kml_ledger_init(&t->ledger, set.policy, set.lockstep, SAMPLES, EPOCHS, set.workers,
+                                     set.workers, &err),
+                     0);
     for (uint32_t w = 0; w < set.workers; w++) {
         come_in(t, w);
     }
@@ -356,8 +360,12 @@ static struct setting setting(struct kml_barrier_rule rule, enum kml_ledger_poli
                               uint64_t seed)
 {
     bool lockstep = rule.limit == KML_BARRIER_ALL || (rule.limit == 1 && rule.bound == 0);
-    return (struct setting){
-        .rule = rule, .policy = policy, .lockstep = lockstep, .workers = workers, .seed = seed, .spread = EVEN};
+    return (struct setting){.rule = rule,
+                            .policy = policy,
+                            .lockstep = lockstep,
+                            .workers = workers,
+                            .seed = seed,
+                            .spread = EVEN};
 }
 
 /* ---- The references ---- */
@@ -375,7 +383,8 @@ static void synchronous_sgd(uint32_t m, double *w)
                 uint64_t end = (uint64_t)SAMPLES * (i + 1) / m;
                 end = begin + BATCH < end ? begin + BATCH : end;
                 uint64_t samples = begin < end ? end - begin : 0;
-                part[i] = (struct kml_lease){.epoch = epoch, .count = 1, .samples = samples, .range = {{begin, end}}};
+                part[i] = (struct kml_lease){
+                    .epoch = epoch, .count = 1, .samples = samples, .range = {{begin, end}}};
                 n += samples;
             }
             double sum[DIMS] = {0};
@@ -416,7 +425,8 @@ static void union_sgd(uint32_t m, double *w)
     }
 }
 
-/* Asynchronous SGD in a plain loop: who finishes first applies its gradient and takes the next batch of the queue. */
+/* Asynchronous SGD in a plain loop: who finishes first applies its gradient and takes the next batch of the
+ * queue. */
 static void asynchronous_sgd(uint32_t m, uint64_t seed, double *w)
 {
     uint64_t end[MOST], step[MOST] = {0}, position = 0, n[MOST];

@@ -104,7 +104,8 @@ static void same(const struct kml_chunk *a, const struct kml_chunk *b)
 }
 
 /* Cuts bytes at random places, empty parts included. */
-static struct kml_slices cut(struct kml_rng *r, const uint8_t *bytes, size_t size, struct kml_view *parts, size_t most)
+static struct kml_slices cut(struct kml_rng *r, const uint8_t *bytes, size_t size, struct kml_view *parts,
+                             size_t most)
 {
     size_t count = 0;
     size_t at = 0;
@@ -200,7 +201,9 @@ static void what_is_no_chunk_is_refused(void **state)
         {"open as fixed32", {0x45, 0, 0, 0, 0}, 5},
         {"a group", {0x0b, 0x0c}, 2},
         {"wire type 7", {0x0f}, 1},
-        {"a varint of 11 bytes", {0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01}, 12},
+        {"a varint of 11 bytes",
+         {0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01},
+         12},
         {"data beyond the end", {0x7a, 0x04, 1, 2, 3}, 5},
         {"a length of 2^35", {0x7a, 0xff, 0xff, 0xff, 0xff, 0x7f}, 6},
         {"data of 3 bytes", {0x7a, 0x03, 1, 2, 3}, 5},
@@ -224,9 +227,9 @@ static void unknown_fields_any_order_and_repeats_are_read_as_protobuf_says(void 
 {
     (void)state;
     /* data, an unknown varint, fixed64, bytes and fixed32, step 1, data again, step 7 */
-    static const uint8_t bytes[] = {0x7a, 0x03, 9, 9,    9,    0xa0, 0x06, 0x05, 0xa9, 0x06, 1,    2,    3,
-                                    4,    5,    6, 7,    8,    0xb2, 0x06, 0x02, 0xff, 0xff, 0xbd, 0x06, 1,
-                                    2,    3,    4, 0x08, 0x01, 0x7a, 0x04, 0x00, 0x00, 0x80, 0x3f, 0x08, 0x07};
+    static const uint8_t bytes[] = {0x7a, 0x03, 9,    9,    9,    0xa0, 0x06, 0x05, 0xa9, 0x06, 1,    2, 3, 4,
+                                    5,    6,    7,    8,    0xb2, 0x06, 0x02, 0xff, 0xff, 0xbd, 0x06, 1, 2, 3,
+                                    4,    0x08, 0x01, 0x7a, 0x04, 0x00, 0x00, 0x80, 0x3f, 0x08, 0x07};
     struct kml_chunk out;
     float value = 0;
     assert_int_equal(parse_bytes(bytes, sizeof bytes, &out, NULL), 0);

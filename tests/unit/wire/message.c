@@ -119,8 +119,9 @@ static void a_small_message_cannot_unpack_into_a_huge_one(void **state)
     struct kml_buf b;
     kml_buf_init(&b, KML_CONTROL_MAX);
     while (b.size < KML_CONTROL_MAX) {
-        assert_int_equal(
-            kml_buf_append(&b, "\xa2\x01\x00", b.size + 3 <= KML_CONTROL_MAX ? 3 : KML_CONTROL_MAX - b.size, NULL), 0);
+        assert_int_equal(kml_buf_append(&b, "\xa2\x01\x00",
+                                        b.size + 3 <= KML_CONTROL_MAX ? 3 : KML_CONTROL_MAX - b.size, NULL),
+                         0);
     }
     struct kml_view v = {b.data, b.size - b.size % 3}; /* 1.4 million empty WorkerStatus */
     struct kml_slices s = kml_slices_of(&v);

@@ -45,7 +45,8 @@ static void a_lease_of_several_ranges_is_walked_in_order_and_in_any_steps(void *
         }
         assert_int_equal(w.samples, count);
         uint32_t got = 0;
-        for (uint32_t n; (n = kml_work_take(&w, order, index + got, 1 + (uint32_t)kml_rng_below(&rng, 7))) > 0;) {
+        for (uint32_t n;
+             (n = kml_work_take(&w, order, index + got, 1 + (uint32_t)kml_rng_below(&rng, 7))) > 0;) {
             got += n;
         }
         assert_int_equal(got, count);

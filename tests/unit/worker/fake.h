@@ -37,6 +37,7 @@ struct fake {
     struct kml_stream *lane[FAKE_SHARDS];
     struct kml_open open[FAKE_SHARDS];
     struct kml_err refuse; /* other than KML_OK: sessions are refused with it */
+    bool mute;             /* Join is not answered */
 
     uint32_t joins, opens, heartbeats, leavings;
     uint64_t incarnation[FAKE_JOINS];
@@ -133,7 +134,8 @@ static inline void fake_stop_job(struct fake *f, const char *reason, uint32_t ex
 }
 
 /* Floats [begin, end) of a version, all of one shard. */
-static inline void fake_piece(struct fake *f, uint64_t version, const float *params, uint64_t begin, uint64_t end)
+static inline void fake_piece(struct fake *f, uint64_t version, const float *params, uint64_t begin,
+                              uint64_t end)
 {
     uint32_t shard = 0;
     while (fake_cut(f, shard + 1) <= begin) {
@@ -154,7 +156,8 @@ static inline void fake_piece(struct fake *f, uint64_t version, const float *par
     }
     assert_int_equal(kml_chunk_header(&c, message, &size, &err), 0);
     memcpy(message + size, params + begin, (end - begin) * sizeof(float));
-    if (kml_stream_send_view(f->lane[shard], kml_view_of(message, size + (end - begin) * sizeof(float)), &err) < 0) {
+    if (kml_stream_send_view(f->lane[shard], kml_view_of(message, size + (end - begin) * sizeof(float)),
+                             &err) < 0) {
         fail_msg("%s", err.text);
     }
     kml_free(message);
@@ -215,7 +218,9 @@ static inline void fake_session_message(void *self, struct kml_stream *s, const 
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_JOIN:
         assert_true(f->joins < FAKE_JOINS);
         f->incarnation[f->joins++] = m->join->incarnation;
-        fake_join_reply(f);
+        if (!f->mute) {
+            fake_join_reply(f);
+        }
         break;
     case KUNAL__V1__TO_CONDUCTOR__MESSAGE_HEARTBEAT:
         f->heartbeats++;
@@ -306,11 +311,13 @@ static inline void fake_lane_closed(void *self, struct kml_stream *s, const stru
     }
 }
 
-static const struct kml_stream_ops fake_session_ops = {.message = fake_session_message, .closed = fake_session_closed};
+static const struct kml_stream_ops fake_session_ops = {.message = fake_session_message,
+                                                       .closed = fake_session_closed};
 static const struct kml_stream_ops fake_lane_ops = {.message = fake_lane_message, .closed = fake_lane_closed};
 
 static inline int fake_open_session(void *self, struct kml_stream *s, const struct kml_peer *peer,
-                                    const struct kml_stream_ops **ops, void **stream_self, struct kml_err *err)
+                                    const struct kml_stream_ops **ops, void **stream_self,
+                                    struct kml_err *err)
 {
     struct fake *f = self;
     (void)peer;
@@ -337,18 +344,22 @@ static inline int fake_open_lane(void *self, struct kml_stream *s, const struct 
 
 static const struct kml_method fake_methods[] = {
     {.name = "/kunal.v1.Control/Session", .limits = {4u << 20, 64u << 20}, .opened = fake_open_session},
-    {.name = "/kunal.v1.Data/Exchange", .limits = {KML_CHUNK_MESSAGE_MAX, 64u << 20}, .opened = fake_open_lane},
+    {.name = "/kunal.v1.Data/Exchange",
+     .limits = {KML_CHUNK_MESSAGE_MAX, 64u << 20},
+     .opened = fake_open_lane},
 };
 
 /* ---- Life ---- */
 
-static inline void fake_init(struct fake *f, struct kml_loop *loop, uint64_t floats, uint32_t shards, uint32_t chunk)
+static inline void fake_init(struct fake *f, struct kml_loop *loop, uint64_t floats, uint32_t shards,
+                             uint32_t chunk)
 {
     *f = (struct fake){.loop = loop, .shards = shards, .floats = floats, .chunk = chunk, .step = UINT64_MAX};
     struct kml_err err;
     struct kml_creds *creds = kml_creds_plaintext();
     f->gradient = kml_alloc_array(floats, sizeof(float));
-    if (kml_server_create(loop, "127.0.0.1:0", creds, fake_methods, KML_COUNT(fake_methods), f, &f->server, &err) < 0) {
+    if (kml_server_create(loop, "127.0.0.1:0", creds, fake_methods, KML_COUNT(fake_methods), f, &f->server,
+                          &err) < 0) {
         fail_msg("%s", err.text);
     }
     kml_creds_destroy(creds);

@@ -34,7 +34,11 @@ static const struct kml_model_spec all[] = {
      .classes = 2,
      .hidden = {7, 4},
      .hidden_count = 2},
-    {.kind = KML_MODEL_MLP, .features = 6, .classes = 10, .hidden = {8, 7, 6, 5, 6, 7, 8, 9}, .hidden_count = 8},
+    {.kind = KML_MODEL_MLP,
+     .features = 6,
+     .classes = 10,
+     .hidden = {8, 7, 6, 5, 6, 7, 8, 9},
+     .hidden_count = 8},
     {.kind = KML_MODEL_MLP, .features = 784, .classes = 10, .hidden = {128}, .hidden_count = 1},
 };
 
@@ -158,7 +162,8 @@ static void the_gradient_agrees_with_central_differences_for_every_kind_and_acti
             params[i] = keep;
             double wanted = (above - below) / (2 * h) / BATCH;
             if (!(fabs((double)b.grad[i] - wanted) <= 1e-5 * (fabs(wanted) + scale) + 1e-8)) {
-                fail_msg("model %zu, parameter %zu: %.9g, differences say %.9g", c, i, (double)b.grad[i], wanted);
+                fail_msg("model %zu, parameter %zu: %.9g, differences say %.9g", c, i, (double)b.grad[i],
+                         wanted);
             }
         }
         kml_free(params);
@@ -183,8 +188,9 @@ static void write_case(const char *folder, size_t c, const struct bench *b)
         kml_free(widths);
         widths = longer;
     }
-    kml_auto_free char *json = kml_format("{\"kind\":\"%s\",\"activation\":\"%s\",\"widths\":[%s],\"n\":%d}",
-                                          kinds[b->m.spec.kind], activations[b->m.spec.activation], widths, BATCH);
+    kml_auto_free char *json =
+        kml_format("{\"kind\":\"%s\",\"activation\":\"%s\",\"widths\":[%s],\"n\":%d}", kinds[b->m.spec.kind],
+                   activations[b->m.spec.activation], widths, BATCH);
     golden_write(at, "case.json", json, strlen(json));
     kml_free(widths);
 }

@@ -24,7 +24,8 @@ static void both_kinds_of_cpu_stat_are_read(void **state)
     assert_false(kml_throttle_parse("throttled_usec x\n", &ns));
 }
 
-static void check_growth(const char *root, const char *file, const char *first, const char *second, uint64_t expected)
+static void check_growth(const char *root, const char *file, const char *first, const char *second,
+                         uint64_t expected)
 {
     struct kml_throttle t;
     uint64_t ns = 0;
@@ -40,7 +41,8 @@ static void check_growth(const char *root, const char *file, const char *first, 
     assert_int_equal(fclose(f), 0);
     assert_true(kml_throttle_since(&t, 1000 + KML_THROTTLE_EVERY_NS, &ns));
     assert_int_equal(ns, expected);
-    assert_true(kml_throttle_since(&t, 1000 + 2 * KML_THROTTLE_EVERY_NS, &ns)); /* nothing new: nothing added */
+    assert_true(
+        kml_throttle_since(&t, 1000 + 2 * KML_THROTTLE_EVERY_NS, &ns)); /* nothing new: nothing added */
     assert_int_equal(ns, expected);
     kml_throttle_finish(&t);
 }
@@ -53,7 +55,8 @@ static void the_group_of_the_process_is_found_in_v2_and_v1(void **state)
     temp_make(v2);
     temp_make(v1);
     temp_write(v2, "proc/self/cgroup", "0::/kubepods/pod1\n");
-    check_growth(v2, "sys/fs/cgroup/kubepods/pod1/cpu.stat", "throttled_usec 1000\n", "throttled_usec 3000\n", 2000000);
+    check_growth(v2, "sys/fs/cgroup/kubepods/pod1/cpu.stat", "throttled_usec 1000\n", "throttled_usec 3000\n",
+                 2000000);
     temp_write(v1, "proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n");
     check_growth(v1, "sys/fs/cgroup/cpu,cpuacct/cpu.stat", "throttled_time 5\n", "throttled_time 9\n", 4);
     temp_remove(v2);

@@ -148,8 +148,9 @@ static void only_addresses_of_this_machine_go_without_checksums(void **state)
     (void)state;
     static const char *const here[] = {"127.0.0.1:1", "unix:/tmp/x", "ipv4:127.1.2.3:4",
                                        "localhost:9", "[::1]:4",     "dns:///localhost:4"};
-    static const char *const away[] = {
-        "10.0.0.1:1", "job-ps-0.job.ns.svc:4242", "localhost.example:1", "[::2]:4", "dns:///a:4", "0.0.0.0:1"};
+    static const char *const away[] = {"10.0.0.1:1",          "job-ps-0.job.ns.svc:4242",
+                                       "localhost.example:1", "[::2]:4",
+                                       "dns:///a:4",          "0.0.0.0:1"};
     for (size_t i = 0; i < KML_COUNT(here); i++) {
         assert_true(kml_address_is_local(here[i]));
         assert_false(kml_address_is_local(away[i]));
@@ -229,11 +230,11 @@ static int open_pipe(struct bench *b, struct kml_err *err)
 }
 
 /* Runs the loop until a condition holds; fails the test after half a minute. */
-#define AWAIT(b, condition)                                                                                            \
-    for (uint64_t until_ = now() + PATIENCE; !(condition);) {                                                          \
-        assert_true(now() < until_);                                                                                   \
-        (void)kml_pipe_tick(&(b)->pipe, now());                                                                        \
-        (void)kml_loop_run((b)->loop, now() + KML_MILLISECOND, true);                                                  \
+#define AWAIT(b, condition)                                                                                  \
+    for (uint64_t until_ = now() + PATIENCE; !(condition);) {                                                \
+        assert_true(now() < until_);                                                                         \
+        (void)kml_pipe_tick(&(b)->pipe, now());                                                              \
+        (void)kml_loop_run((b)->loop, now() + KML_MILLISECOND, true);                                        \
     }
 
 static void send_and_check(struct bench *b, struct kml_rng *rng, float *data)
@@ -285,7 +286,8 @@ static void beyond_this_machine_every_chunk_is_checksummed_both_ways(void **stat
     struct bench b;
     kml_rng_init(&rng, test_seed());
     bench_init(&b, 5000, 2, 1000);
-    (void)snprintf(b.fake.data_address, sizeof(b.fake.data_address), "0.0.0.0:%d", kml_server_port(b.fake.server));
+    (void)snprintf(b.fake.data_address, sizeof(b.fake.data_address), "0.0.0.0:%d",
+                   kml_server_port(b.fake.server));
     float *data = KML_NEW_ARRAY(b.fake.floats, float);
     assert_int_equal(open_pipe(&b, &err), 0);
     AWAIT(&b, b.open);
@@ -331,8 +333,9 @@ static void tables_that_do_not_cut_the_vector_are_refused(void **state)
         uint32_t shard;
         uint64_t begin, end;
     } bad[][2] = {
-        {{0, 0, 50}, {1, 50, 99}},  {{0, 0, 50}, {1, 51, 100}}, {{0, 0, 50}, {1, 49, 100}}, {{0, 0, 50}, {0, 50, 100}},
-        {{0, 0, 50}, {2, 50, 100}}, {{0, 0, 0}, {1, 0, 100}},   {{0, 0, 50}, {1, 50, 101}}, {{1, 0, 50}, {0, 50, 100}},
+        {{0, 0, 50}, {1, 50, 99}},  {{0, 0, 50}, {1, 51, 100}}, {{0, 0, 50}, {1, 49, 100}},
+        {{0, 0, 50}, {0, 50, 100}}, {{0, 0, 50}, {2, 50, 100}}, {{0, 0, 0}, {1, 0, 100}},
+        {{0, 0, 50}, {1, 50, 101}}, {{1, 0, 50}, {0, 50, 100}},
     };
     for (size_t i = 0; i < KML_COUNT(bad) + 2; i++) {
         Kunal__V1__ShardEntry entry[2];
@@ -371,13 +374,15 @@ static int refuse_twice(void *self, struct kml_stream *s, const struct kml_peer 
 static void a_shard_that_does_not_know_us_yet_is_asked_again(void **state)
 {
     (void)state;
-    const struct kml_method methods[] = {
-        {.name = "/kunal.v1.Data/Exchange", .limits = {KML_CHUNK_MESSAGE_MAX, 64u << 20}, .opened = refuse_twice}};
+    const struct kml_method methods[] = {{.name = "/kunal.v1.Data/Exchange",
+                                          .limits = {KML_CHUNK_MESSAGE_MAX, 64u << 20},
+                                          .opened = refuse_twice}};
     struct kml_err err;
     struct bench b;
     bench_init(&b, 100, 1, 16);
     struct kml_server *server;
-    assert_int_equal(kml_server_create(b.loop, "127.0.0.1:0", b.creds, methods, 1, &b.fake, &server, &err), 0);
+    assert_int_equal(kml_server_create(b.loop, "127.0.0.1:0", b.creds, methods, 1, &b.fake, &server, &err),
+                     0);
     (void)snprintf(b.fake.data_address, sizeof(b.fake.data_address), "127.0.0.1:%d", kml_server_port(server));
     refusals = 0;
     assert_int_equal(open_pipe(&b, &err), 0);

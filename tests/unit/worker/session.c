@@ -426,7 +426,8 @@ static void a_step_that_waits_for_its_pace_beats_and_can_be_abandoned(void **sta
     struct kml_err err;
     bench_init(&b, 1);
     kml_pace_finish(&b.pace);
-    assert_int_equal(kml_pace_init(&b.pace, 1e9, 1, "", kml_view_str(""), &err), 0); /* ten minutes for this step */
+    assert_int_equal(kml_pace_init(&b.pace, 1e9, 1, "", kml_view_str(""), &err),
+                     0); /* ten minutes for this step */
     b.fake.joined = pace_for_ever;
     b.fake.heart = abandon_at_heartbeat;
     assert_int_equal(live(&b), 0);
@@ -462,7 +463,8 @@ static void a_broken_session_joins_again_with_a_fresh_incarnation_and_forgets_it
     assert_int_equal(live(&b), 0);
     assert_int_equal(b.fake.joins, 3);
     assert_true(b.fake.incarnation[0] != 0);
-    assert_true(b.fake.incarnation[1] != b.fake.incarnation[0] && b.fake.incarnation[2] != b.fake.incarnation[1]);
+    assert_true(b.fake.incarnation[1] != b.fake.incarnation[0] &&
+                b.fake.incarnation[2] != b.fake.incarnation[1]);
     assert_int_equal(b.fake.opens, 6);
     assert_int_equal(b.reports, 1);
     assert_int_equal(b.report.step, 2);
@@ -499,7 +501,8 @@ static void a_refusal_ends_the_worker_with_its_code_and_is_not_tried_again(void 
     static const struct {
         enum kml_code code;
         int exit_code;
-    } cases[] = {{KML_PROTOCOL, 76}, {KML_INVALID, 65}, {KML_DENIED, 77}, {KML_CONFLICT, 76}, {KML_FENCED, 75}};
+    } cases[] = {
+        {KML_PROTOCOL, 76}, {KML_INVALID, 65}, {KML_DENIED, 77}, {KML_CONFLICT, 76}, {KML_FENCED, 75}};
     for (size_t i = 0; i < KML_COUNT(cases); i++) {
         struct bench b;
         bench_init(&b, 1);
@@ -524,6 +527,25 @@ static void without_a_conductor_the_worker_ends_with_69_and_says_what_to_check(v
     assert_non_null(strstr(b.why.text, "unreachable"));
     assert_non_null(strstr(b.why.text, "not yet"));
     assert_non_null(strstr(b.why.text, "check"));
+    bench_finish(&b);
+}
+
+static void stop_at_heartbeat(struct fake *f)
+{
+    fake_stop_job(f, "enough", 0);
+}
+
+/* The answer comes when all shards are there; a worker that said nothing until then would be given up. */
+static void a_worker_that_waits_for_its_answer_beats(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b, 1);
+    b.fake.mute = true;
+    b.fake.heart = stop_at_heartbeat;
+    assert_int_equal(live(&b), 0);
+    assert_int_equal(b.fake.joins, 1);
+    assert_int_equal(b.fake.heartbeats, 1);
     bench_finish(&b);
 }
 
@@ -600,7 +622,8 @@ static void join_reply_again(struct fake *f)
 static void a_conductor_that_breaks_the_protocol_ends_the_worker_with_76(void **state)
 {
     (void)state;
-    void (*const script[])(struct fake * f) = {assign_beyond, evaluate_beyond, assign_too_much, join_reply_again};
+    void (*const script[])(struct fake * f) = {assign_beyond, evaluate_beyond, assign_too_much,
+                                               join_reply_again};
     for (size_t i = 0; i < KML_COUNT(script); i++) {
         struct bench b;
         bench_init(&b, 1);
@@ -651,7 +674,8 @@ static void write_model(const struct bench *b, const char *path, const char *fir
     struct kml_err err;
     for (uint32_t i = 0; i < b->model.tensors; i++) {
         const struct kml_model_tensor *t = &b->model.tensor[i];
-        tensor[i] = (struct kml_tensor){.name = i == 0 ? first_name : t->name, .dtype = KML_F32, .dims = t->dims};
+        tensor[i] =
+            (struct kml_tensor){.name = i == 0 ? first_name : t->name, .dtype = KML_F32, .dims = t->dims};
         tensor[i].dim[0] = t->dim[0];
         tensor[i].dim[1] = t->dims > 1 ? t->dim[1] : 0;
         tensor[i].data = kml_view_of(b->params + t->offset, t->size * sizeof(float));
@@ -747,6 +771,7 @@ int main(void)
         cmocka_unit_test(a_broken_session_joins_again_with_a_fresh_incarnation_and_forgets_its_work),
         cmocka_unit_test(a_broken_data_stream_joins_again_too),
         cmocka_unit_test(a_refusal_ends_the_worker_with_its_code_and_is_not_tried_again),
+        cmocka_unit_test(a_worker_that_waits_for_its_answer_beats),
         cmocka_unit_test(without_a_conductor_the_worker_ends_with_69_and_says_what_to_check),
         cmocka_unit_test(stop_ends_the_worker_with_its_exit_code),
         cmocka_unit_test(whoever_is_told_to_stop_says_goodbye_and_does_not_look_like_success),

@@ -1,0 +1,184 @@
+#include "ps/balance.h"
+
+#include "base/mem.h"
+
+/* Forecasts are for the mean over this many looks: shares are divided anew at each, but may stay when the
+ * gain is small. */
+#define HORIZON 2
+
+/* Weight of the newest look: forecasts are smooth already, measured costs are not (sched/wlbs.h). */
+#define SMOOTHING_FORECAST 0.5
+
+static struct kml_wlbs_rule rule_of(const struct kml_job *job)
+{
+    struct kml_wlbs_rule rule = kml_wlbs_rule_default();
+    rule.warmup_steps = job->balancing.warmup_steps;
+    rule.every_steps = job->balancing.every_steps;
+    rule.minimum_share = job->balancing.minimum_share;
+    rule.maximum_change = job->balancing.maximum_change;
+    rule.cool_down = job->balancing.cool_down;
+    rule.fine_threshold = job->balancing.fine_threshold;
+    rule.rapid_threshold = job->balancing.rapid_threshold;
+    rule.dry_run = job->balancing.dry_run;
+    if (job->balancing.strategy == KML_JOB_STRATEGY_AUTOWLBS) {
+        rule.smoothing = SMOOTHING_FORECAST;
+    }
+    return rule;
+}
+
+static void allocate(struct kml_balance *b)
+{
+    b->speed = KML_NEW_ARRAY(b->workers, struct kml_speed);
+    b->usage = KML_NEW_ARRAY(b->workers, struct kml_usage);
+    b->present = KML_NEW_ARRAY(b->workers, bool);
+    b->window = KML_NEW_ARRAY(b->workers, struct kml_window);
+    b->forecast = KML_NEW_ARRAY(b->workers, struct kml_forecast);
+    b->input = KML_NEW_ARRAY(b->workers, struct kml_share_input);
+    for (uint32_t w = 0; w < b->workers; w++) {
+        kml_speed_init(&b->speed[w], b->nominal);
+        b->present[w] = true;
+    }
+}
+
+int kml_balance_init(struct kml_balance *b, const struct kml_job *job, struct kml_err *err)
+{
+    enum kml_job_strategy strategy = job->balancing.strategy;
+    *b =
+        (struct kml_balance){.on = strategy == KML_JOB_STRATEGY_WLBS || strategy == KML_JOB_STRATEGY_AUTOWLBS,
+                             .forecasts = strategy == KML_JOB_STRATEGY_AUTOWLBS,
+                             .workers = job->worker.replicas,
+                             .nominal = job->training.batch_size};
+    if (!b->on) {
+        return 0;
+    }
+    struct kml_wlbs_rule rule = rule_of(job);
+    if (kml_wlbs_init(&b->wlbs, &rule, b->workers, err) < 0) {
+        return -1;
+    }
+    if (b->forecasts && kml_predict_init(&b->predict, b->workers, HORIZON, job->model.seed, err) < 0) {
+        kml_wlbs_finish(&b->wlbs);
+        return -1;
+    }
+    allocate(b);
+    kml_wlbs_equal(&b->wlbs, b->nominal * b->workers, b->present);
+    return 0;
+}
+
+void kml_balance_finish(struct kml_balance *b)
+{
+    if (b->on) {
+        kml_wlbs_finish(&b->wlbs);
+    }
+    if (b->on && b->forecasts) {
+        kml_predict_finish(&b->predict);
+    }
+    kml_free(b->speed);
+    kml_free(b->usage);
+    kml_free(b->present);
+    kml_free(b->window);
+    kml_free(b->forecast);
+    kml_free(b->input);
+    *b = (struct kml_balance){.on = false};
+}
+
+void kml_balance_step(struct kml_balance *b, uint32_t worker, uint64_t samples, uint64_t compute_ns)
+{
+    if (b->on) {
+        (void)kml_speed_add(&b->speed[worker], samples, (double)compute_ns / 1e9);
+        b->steps++;
+    }
+}
+
+void kml_balance_usage(struct kml_balance *b, uint32_t worker, const struct kml_usage *usage)
+{
+    if (b->on) {
+        b->usage[worker] = *usage;
+    }
+}
+
+void kml_balance_forget(struct kml_balance *b, uint32_t worker)
+{
+    if (!b->on) {
+        return;
+    }
+    kml_speed_init(&b->speed[worker], b->nominal);
+    b->usage[worker] = (struct kml_usage){.cpu = {.known = false}};
+    if (b->forecasts) {
+        kml_predict_forget(&b->predict, worker);
+        b->forecast[worker] = (struct kml_forecast){.known = false};
+    }
+}
+
+double kml_balance_measured(const struct kml_balance *b, uint32_t worker)
+{
+    double seconds =
+        b->on && kml_speed_known(&b->speed[worker]) ? kml_speed_nominal_time(&b->speed[worker]) : 0;
+    return seconds > 0 ? (double)b->nominal / seconds : 0;
+}
+
+double kml_balance_predicted(const struct kml_balance *b, uint32_t worker)
+{
+    return b->on && b->forecasts && b->forecast[worker].known ? b->forecast[worker].speed : 0;
+}
+
+/* ---- A look ---- */
+
+static void forecast(struct kml_balance *b)
+{
+    for (uint32_t w = 0; w < b->workers; w++) {
+        b->window[w] = (struct kml_window){.speed = kml_speed_window(&b->speed[w]), .usage = b->usage[w]};
+    }
+    kml_predict_window(&b->predict, b->window, b->forecast);
+}
+
+static void fill_input(struct kml_balance *b, uint32_t worker)
+{
+    const struct kml_speed *s = &b->speed[worker];
+    struct kml_cost cost = {.fixed = s->fixed, .per_sample = s->per_sample};
+    struct kml_share_input *in = &b->input[worker];
+    *in = (struct kml_share_input){.present = b->present[worker], .cost = cost, .expert = KML_EXPERT_LAST};
+    if (b->forecasts && b->forecast[worker].known) {
+        in->cost = kml_cost_at_speed(cost, kml_balance_measured(b, worker), b->forecast[worker].speed);
+        in->expert = b->forecast[worker].expert;
+    }
+}
+
+static uint64_t count_present(struct kml_balance *b, const bool *present)
+{
+    uint64_t count = 0;
+    for (uint32_t w = 0; w < b->workers; w++) {
+        b->present[w] = present[w];
+        count += present[w];
+    }
+    return count;
+}
+
+bool kml_balance_look(struct kml_balance *b, uint64_t now, const bool *present,
+                      struct kml_share_decision *out)
+{
+    if (!b->on || !kml_wlbs_due(&b->wlbs, b->steps / b->workers)) {
+        return false;
+    }
+    uint64_t crew = count_present(b, present);
+    if (crew == 0) {
+        return false;
+    }
+    if (b->forecasts) {
+        forecast(b);
+    }
+    for (uint32_t w = 0; w < b->workers; w++) {
+        fill_input(b, w);
+    }
+    kml_wlbs_look(&b->wlbs, now, b->steps / b->workers, b->nominal * crew, b->input, out);
+    if (b->forecasts) {
+        kml_predict_train(&b->predict);
+    }
+    return out->kind != KML_SHARES_KEPT;
+}
+
+uint64_t kml_balance_want(const struct kml_balance *b, uint32_t worker)
+{
+    uint64_t share = b->on ? kml_wlbs_share(&b->wlbs, worker) : b->nominal;
+    /* Who came after the last look has no share yet: the nominal batch, until the next one. */
+    return share > 0 ? share : b->nominal;
+}
