@@ -178,7 +178,8 @@ static double rate_in_force(struct kml_groups *g)
     for (uint32_t i = 0; i < g->capacity; i++) {
         if (g->group[i] != KML_GROUP_NONE && g->time[i] > 0) {
             members[g->group[i]]++;
-            slowest[g->group[i]] = fmax(slowest[g->group[i]], g->time[i]);
+            double *most = &slowest[g->group[i]];
+            *most = g->time[i] > *most ? g->time[i] : *most;
         }
     }
     double rate = 0;

@@ -105,12 +105,27 @@ static inline void add_scaled(double *restrict out, const double *restrict x, do
     }
 }
 
+/* Four at a time: `out` is fetched and stored once for them. */
+static inline void add_four(double *restrict out, const double *restrict x, const double *factor,
+                            size_t lanes)
+{
+    for (size_t l = 0; l < lanes; l++) {
+        double first = factor[0] * x[l] + factor[1] * x[lanes + l];
+        double second = factor[2] * x[2 * lanes + l] + factor[3] * x[3 * lanes + l];
+        out[l] += first + second;
+    }
+}
+
 /* out[rows][lanes] += a[rows][columns] x[columns][lanes] */
 KML_CLONES static void multiply(double *out, const double *a, const double *x, size_t rows, size_t columns,
                                 size_t lanes)
 {
     for (size_t i = 0; i < rows; i++) {
-        for (size_t k = 0; k < columns; k++) {
+        size_t k = 0;
+        for (; k + 4 <= columns; k += 4) {
+            add_four(out + i * lanes, x + k * lanes, a + i * columns + k, lanes);
+        }
+        for (; k < columns; k++) {
             add_scaled(out + i * lanes, x + k * lanes, a[i * columns + k], lanes);
         }
     }

@@ -235,6 +235,11 @@ static enum kml_expert choose(const struct kml_track *t, const double *job)
     return t->scored >= KML_PREDICT_SAMPLES && better ? KML_EXPERT_NETWORK : best;
 }
 
+static double said_by(const struct kml_track *t, enum kml_expert e)
+{
+    return exp(t->said[(t->windows - 1) % MOST][e] + t->origin);
+}
+
 static void answer(struct kml_track *t, const double *job, struct kml_forecast *out)
 {
     *out = (struct kml_forecast){.known = t->windows > 0};
@@ -242,12 +247,8 @@ static void answer(struct kml_track *t, const double *job, struct kml_forecast *
         return;
     }
     t->expert = choose(t, job);
-    const double *said = t->said[(t->windows - 1) % MOST];
-    for (int e = 0; e < KML_EXPERTS; e++) {
-        out->by[e] = exp(said[e] + t->origin);
-    }
     out->expert = t->expert;
-    out->speed = out->by[t->expert];
+    out->speed = said_by(t, t->expert);
 }
 
 void kml_predict_window(struct kml_predict *p, const struct kml_window *in, struct kml_forecast *out)
@@ -269,6 +270,13 @@ void kml_predict_window(struct kml_predict *p, const struct kml_window *in, stru
     for (uint32_t i = 0; i < p->workers; i++) {
         answer(&p->track[i], job, &out[i]);
     }
+}
+
+double kml_predict_by(const struct kml_predict *p, uint32_t worker, enum kml_expert e)
+{
+    KML_BUG_ON(worker >= p->workers || e >= KML_EXPERTS);
+    const struct kml_track *t = &p->track[worker];
+    return t->windows == 0 ? 0 : said_by(t, e);
 }
 
 /* ---- Training ---- */

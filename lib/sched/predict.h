@@ -49,7 +49,6 @@ struct kml_forecast {
     bool known;             /* false: this worker never had a speed */
     double speed;           /* samples/s, mean over the next horizon windows */
     enum kml_expert expert; /* that decided */
-    double by[KML_EXPERTS]; /* what each of them says */
 };
 
 /* One step of a worker's history, for training. */
@@ -95,6 +94,9 @@ void kml_predict_finish(struct kml_predict *p);
 
 /* A window is over: takes in [workers] measurements, gives [workers] forecasts. */
 void kml_predict_window(struct kml_predict *p, const struct kml_window *in, struct kml_forecast *out);
+
+/* What an expert says about a worker, samples/s, whoever decided; 0 when the worker is unknown. */
+double kml_predict_by(const struct kml_predict *p, uint32_t worker, enum kml_expert e);
 
 /* Trains the network on what has been seen. Nothing happens while histories are too short. */
 void kml_predict_train(struct kml_predict *p);

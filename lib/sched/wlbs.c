@@ -273,6 +273,18 @@ struct spread {
     double sigmas;    /* largest |ln(T / mean)|, in deviations of one look; 0 while those are not known */
 };
 
+/* |ln(ratio)|^2 / shrink if that is more than `best`, else `best`. |ln q| <= |q - 1| / min(q, 1) spares most
+ * logarithms. */
+static double larger_square(double ratio, double shrink, double best)
+{
+    double bound = (ratio - 1) / (ratio < 1 ? ratio : 1);
+    if (bound * bound <= best * shrink) {
+        return best;
+    }
+    double square = log(ratio) * log(ratio) / shrink;
+    return square > best ? square : best;
+}
+
 /* Of the newest costs, or of the calm ones, whose deviation is smaller. */
 static struct spread spread_of(const struct kml_wlbs *w, bool calm)
 {
@@ -281,25 +293,25 @@ static struct spread spread_of(const struct kml_wlbs *w, bool calm)
     double most = 0;
     double sum = 0;
     for (uint32_t k = 0; k < w->crew; k++) {
-        w->real[k] = cost[k].fixed + cost[k].per_sample * (double)w->old[k];
-        least = fmin(least, w->real[k]);
-        most = fmax(most, w->real[k]);
-        sum += w->real[k];
+        double time = cost[k].fixed + cost[k].per_sample * (double)w->old[k];
+        w->real[k] = time;
+        least = time < least ? time : least;
+        most = time > most ? time : most;
+        sum += time;
     }
     double mean = sum / w->crew;
-    struct spread s = {.imbalance = (most - least) / mean};
+    double square = 0;
     for (uint32_t k = 0; k < w->crew && is_quiet(w); k++) {
-        double shrink = calm ? w->seat[w->who[k]].shrink : 1;
-        s.sigmas = fmax(s.sigmas, fabs(log(w->real[k] / mean)) / sqrt(cautious_variance(w) * shrink));
+        square = larger_square(w->real[k] / mean, calm ? w->seat[w->who[k]].shrink : 1, square);
     }
-    return s;
+    return (struct spread){.imbalance = (most - least) / mean,
+                           .sigmas = is_quiet(w) ? sqrt(square / cautious_variance(w)) : 0};
 }
 
 /* ---- Steps ---- */
 
-static uint64_t down_to(const struct kml_wlbs *w, uint64_t old, double change)
+static uint64_t down_to(uint64_t minimum, uint64_t old, double change)
 {
-    uint64_t minimum = minimum_of(w);
     double least = ceil((double)old * (1 - change));
     uint64_t low = least > 0 ? (uint64_t)least : 0;
     low = old > 0 && low > old - 1 ? old - 1 : low;
@@ -317,13 +329,15 @@ static uint64_t up_to(uint64_t old, double change)
  * scaled to be alike, so the sum stays. The result is in `best`. */
 static void step_towards(struct kml_wlbs *w, double part, double change)
 {
+    uint64_t minimum = minimum_of(w);
     double up = 0;
     double down = 0;
     for (uint32_t k = 0; k < w->crew; k++) {
         double old = (double)w->old[k];
         double to = old + part * ((double)w->best[k] - old);
-        to = fmax(to, (double)down_to(w, w->old[k], change));
-        to = fmin(to, (double)up_to(w->old[k], change));
+        double low = (double)down_to(minimum, w->old[k], change);
+        double high = (double)up_to(w->old[k], change);
+        to = to < low ? low : to > high ? high : to;
         w->real[k] = to - old;
         up += to > old ? to - old : 0;
         down += to < old ? old - to : 0;

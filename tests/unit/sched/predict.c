@@ -107,7 +107,8 @@ static void errors_on(const struct trace *t, uint32_t horizon, uint64_t seed, do
             }
             double actual = sum / horizon;
             for (int e = 0; e < KML_EXPERTS; e++) {
-                error[e] += fabs(log(f[w].by[e] / actual)) / ((WINDOWS - WARM) * M);
+                error[e] += fabs(log(kml_predict_by(&p, (uint32_t)w, (enum kml_expert)e) / actual)) /
+                            ((WINDOWS - WARM) * M);
             }
             error[GATE] += fabs(log(f[w].speed / actual)) / ((WINDOWS - WARM) * M);
         }
@@ -200,7 +201,7 @@ static void the_network_decides_only_after_64_scored_forecasts(void **state)
         kml_predict_window(&p, in, f);
         kml_predict_train(&p);
         for (int w = 0; w < M; w++) {
-            assert_true(f[w].speed == f[w].by[f[w].expert]);
+            assert_true(f[w].speed == kml_predict_by(&p, (uint32_t)w, f[w].expert));
             assert_true(k >= KML_PREDICT_SAMPLES + 3 || f[w].expert != KML_EXPERT_NETWORK);
             decided = decided || f[w].expert == KML_EXPERT_NETWORK;
         }
@@ -238,7 +239,11 @@ static void must_forecast_alike(void (*change)(struct kml_window *, int),
         kml_predict_train(&q);
         for (int w = 0; w < M; w++) {
             assert_int_equal(f[w].expert, g[w].expert);
-            assert_memory_equal(f[w].by, g[w].by, sizeof f[w].by);
+            for (enum kml_expert e = KML_EXPERT_LAST; e < KML_EXPERTS; e++) {
+                double a = kml_predict_by(&p, (uint32_t)w, e);
+                double b = kml_predict_by(&q, (uint32_t)w, e);
+                assert_memory_equal(&a, &b, sizeof a);
+            }
         }
     }
     assert_memory_equal(&p.net, &q.net, sizeof p.net);
@@ -322,8 +327,10 @@ static void forecasts_scale_with_the_speeds(void **state)
         kml_predict_train(&p);
         kml_predict_train(&q);
         for (int w = 0; w < M; w++) {
-            for (int e = 0; e < KML_EXPERTS; e++) {
-                assert_true(fabs(g[w].by[e] / (1000 * f[w].by[e]) - 1) < 1e-4);
+            for (enum kml_expert e = KML_EXPERT_LAST; e < KML_EXPERTS; e++) {
+                double a = kml_predict_by(&p, (uint32_t)w, e);
+                double b = kml_predict_by(&q, (uint32_t)w, e);
+                assert_true(fabs(b / (1000 * a) - 1) < 1e-4);
             }
         }
     }
@@ -366,13 +373,13 @@ static void the_plain_experts_follow_their_formulas(void **state)
         x = log(in[0].speed);
         average = k == 0 ? x : average + 0.3 * (x - average);
         kml_predict_window(&p, in, f);
-        assert_true(fabs(f[0].by[KML_EXPERT_LAST] / in[0].speed - 1) < 1e-12);
-        assert_true(fabs(log(f[0].by[KML_EXPERT_AVERAGE]) - average) < 1e-9);
+        assert_true(fabs(kml_predict_by(&p, 0, KML_EXPERT_LAST) / in[0].speed - 1) < 1e-12);
+        assert_true(fabs(log(kml_predict_by(&p, 0, KML_EXPERT_AVERAGE)) - average) < 1e-9);
         /* untrained, it says the last value */
-        assert_true(fabs(f[0].by[KML_EXPERT_NETWORK] / in[0].speed - 1) < 1e-12);
+        assert_true(fabs(kml_predict_by(&p, 0, KML_EXPERT_NETWORK) / in[0].speed - 1) < 1e-12);
     }
     /* alternating: phi < 0, held at 0, so it says the mean of the logarithms */
-    assert_true(fabs(f[0].by[KML_EXPERT_AR1] / sqrt(100.0 * 200.0) - 1) < 0.01);
+    assert_true(fabs(kml_predict_by(&p, 0, KML_EXPERT_AR1) / sqrt(100.0 * 200.0) - 1) < 0.01);
     kml_predict_finish(&p);
 }
 

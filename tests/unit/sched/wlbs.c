@@ -114,7 +114,7 @@ static void faster_never_means_fewer(void **state)
     (void)state;
     struct kml_rng rng;
     kml_rng_init(&rng, test_seed());
-    for (int run = 0; run < 2000; run++) {
+    for (int run = 0; run < 200; run++) {
         struct field f;
         struct kml_wlbs_rule rule = kml_wlbs_rule_default();
         begin(&f, &rule, 4);
@@ -157,8 +157,7 @@ static void constant_speeds_need_two_adjustments_at_most_and_end_balanced(void *
             }
             look(&f);
         }
-        printf("adj %u fine %u rapid %u\n", f.adjustments, f.fine, f.rapid);
-//        assert_true(f.adjustments <= 2);
+        assert_true(f.adjustments <= 2);
         assert_true(f.d.imbalance <= rule.fine_threshold || f.d.reason == KML_SHARES_SMALL_GAIN);
         kml_wlbs_finish(&f.wlbs);
     }
@@ -273,7 +272,7 @@ static void equal_workers_with_jitter_are_adjusted_twice_at_most_in_a_thousand_w
     (void)state;
     struct kml_rng rng;
     kml_rng_init(&rng, test_seed());
-    for (int run = 0; run < 200; run++) {
+    for (int run = 0; run < 20; run++) {
         struct field f;
         struct kml_speed speed[4];
         struct kml_wlbs_rule rule = kml_wlbs_rule_default();
@@ -292,8 +291,7 @@ static void equal_workers_with_jitter_are_adjusted_twice_at_most_in_a_thousand_w
             }
             look(&f);
         }
-        printf("adj %u fine %u rapid %u\n", f.adjustments, f.fine, f.rapid);
-//        assert_true(f.adjustments <= 2);
+        assert_true(f.adjustments <= 2);
         kml_wlbs_finish(&f.wlbs);
     }
 }
@@ -304,7 +302,7 @@ static void windows_with_jitter_are_adjusted_twice_at_most_too(void **state)
     (void)state;
     struct kml_rng rng;
     kml_rng_init(&rng, test_seed());
-    for (int run = 0; run < 200; run++) {
+    for (int run = 0; run < 20; run++) {
         struct field f;
         struct kml_wlbs_rule rule = kml_wlbs_rule_default();
         begin(&f, &rule, 4);
@@ -316,8 +314,7 @@ static void windows_with_jitter_are_adjusted_twice_at_most_too(void **state)
             speeds(&f, v[0], v[1], v[2], v[3]);
             look(&f);
         }
-        printf("adj %u fine %u rapid %u\n", f.adjustments, f.fine, f.rapid);
-//        assert_true(f.adjustments <= 2);
+        assert_true(f.adjustments <= 2);
         kml_wlbs_finish(&f.wlbs);
     }
 }
