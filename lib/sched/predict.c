@@ -194,9 +194,11 @@ static void run_network(const struct kml_predict *p, const struct kml_window *in
     for (uint32_t l = 0; l < lanes; l++) {
         struct kml_track *t = &p->track[who[l]];
         for (int i = 0; i < KML_NET_HIDDEN; i++) {
-            t->h[i] = h[i * lanes + l];
+            t->h[i] = isfinite(y[l]) ? h[i * lanes + l] : 0;
         }
-        t->said[(t->windows - 1) % MOST][KML_EXPERT_NETWORK] = t->x + clip(y[l], RESIDUAL_MOST);
+        /* Weights beyond all measure would give NaN; then the network says nothing and loses at the gate. */
+        double residual = isfinite(y[l]) ? clip(y[l], RESIDUAL_MOST) : 0;
+        t->said[(t->windows - 1) % MOST][KML_EXPERT_NETWORK] = t->x + residual;
     }
 }
 
