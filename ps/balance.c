@@ -142,9 +142,9 @@ static void forecast(struct kml_balance *b, uint64_t now)
 {
     for (uint32_t w = 0; w < b->workers; w++) {
         const struct kml_balance_readings *r = &b->readings[w];
-        b->window[w] = (struct kml_window){.speed = kml_speed_window(&b->speed[w]),
-                                           .usage = {.cpu = reading_at(&r->cpu, now),
-                                                     .throttled = reading_at(&r->throttled, now)}};
+        b->window[w] = (struct kml_window){
+            .speed = kml_speed_window(&b->speed[w]),
+            .usage = {.cpu = reading_at(&r->cpu, now), .throttled = reading_at(&r->throttled, now)}};
     }
     kml_predict_window(&b->predict, b->window, b->forecast);
 }

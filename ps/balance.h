@@ -32,8 +32,8 @@ struct kml_balance {
     bool on;
     bool forecasts; /* AutoWLBS */
     uint32_t workers;
-    uint64_t nominal;        /* B */
-    struct kml_speed *speed; /* [workers] */
+    uint64_t nominal;                      /* B */
+    struct kml_speed *speed;               /* [workers] */
     struct kml_balance_readings *readings; /* [workers], the newest */
     struct kml_wlbs wlbs;
     struct kml_predict predict;
