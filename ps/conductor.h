@@ -101,7 +101,7 @@ struct kml_record {
     double train_loss;     /* EPOCH: mean over its samples */
     double loss, accuracy; /* EVALUATION; accuracy is NaN for regression */
     bool test;
-    const char *text; /* WORKER_LEFT, WARNING: one line; PHASE: its name */
+    const char *text;                          /* WORKER_LEFT, WARNING: one line; PHASE: its name */
     const struct kml_share_decision *decision; /* BALANCE; borrowed for the call */
 };
 

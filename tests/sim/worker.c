@@ -309,12 +309,11 @@ static void report_step(struct sim_worker *w, const struct sim_task *t, const fl
     }
     sim_shadow_computed(s, w->index, w->incarnation, t, params, w->gradient);
     struct sim_message m = {.word = SIM_REPORT};
-    m.report = (struct kml_step_report){
-        .step = t->step,
-        .samples = score.samples,
-        .loss_sum = score.loss_sum,
-        .correct = score.correct,
-        .compute_ns = s->now - w->begun_at};
+    m.report = (struct kml_step_report){.step = t->step,
+                                        .samples = score.samples,
+                                        .loss_sum = score.loss_sum,
+                                        .correct = score.correct,
+                                        .compute_ns = s->now - w->begun_at};
     uint32_t life = w->life;
     bool report_first = kml_rng_below(&s->worker_rng, 2) == 0;
     if (report_first) {
