@@ -210,13 +210,30 @@ static void carry_out(struct kml_supervisor *s, uint32_t w, const struct kml_res
     }
 }
 
+/*
+ * Our own worker says that its input is wrong, missing or misused. The others read the same, on this same
+ * machine: whatever the restartPolicy, starting it again only delays the answer.
+ */
+static bool in_vain(const struct kml_supervisor *s, unsigned code)
+{
+    return s->crew->job->model.kind != KML_JOB_MODEL_CUSTOM &&
+           (code == (unsigned)kml_code_exit(KML_USAGE) || code == (unsigned)kml_code_exit(KML_INVALID) ||
+            code == (unsigned)kml_code_exit(KML_NOT_FOUND));
+}
+
 static void judge_worker(struct kml_supervisor *s, uint32_t w, uint64_t now)
 {
     if (s->stage != KML_STAGE_RUNNING || training_is_over(s)) {
         return; /* nobody needs it any more */
     }
-    struct kml_restart_verdict v =
-        kml_restart_ended(&s->restart, w, s->crew->child[s->crew->shards + w].code);
+    const struct kml_child *child = &s->crew->child[s->crew->shards + w];
+    if (in_vain(s, child->code)) {
+        char words[KML_OUTCOME_MESSAGE];
+        kml_child_epitaph(child, words, sizeof words);
+        fail_by_worker(s, "WorkerFailed", words, "; another try would end the same way", child->code, now);
+        return;
+    }
+    struct kml_restart_verdict v = kml_restart_ended(&s->restart, w, child->code);
     carry_out(s, w, &v, now);
 }
 

@@ -34,5 +34,5 @@ kind-up: $(IMAGES) ## a kind cluster that has our images
 	kind create cluster --config deploy/kind.yaml
 	kind load image-archive $(IMAGES) --name kunal
 
-kind-down:
+kind-down: ## delete the kind cluster of kind-up
 	kind delete cluster --name kunal

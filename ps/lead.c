@@ -109,7 +109,7 @@ static void beat(struct kml_lead *l, uint64_t now)
     m.message_case = KUNAL__V1__FROM_CONDUCTOR__MESSAGE_HEARTBEAT;
     m.heartbeat = &heartbeat;
     kml_session_to_all(l, &m);
-    kml_session_drop_silent_shards(l, now);
+    kml_session_drop_silent(l, now);
 }
 
 static bool done(const struct kml_lead *l, uint64_t now)

@@ -29,6 +29,8 @@
  *
  * Owned by the loop's thread.
  */
+#define KML_JOIN_NS (30 * KML_SECOND)
+
 struct kml_session; /* one Control/Session stream */
 
 struct kml_lead {
@@ -81,7 +83,8 @@ void kml_session_expel(struct kml_lead *l, uint32_t worker, uint64_t incarnation
                        const char *why);
 void kml_session_close_all(struct kml_lead *l);
 bool kml_session_any(const struct kml_lead *l);
-void kml_session_drop_silent_shards(struct kml_lead *l, uint64_t now);
+/* Shards that say nothing, and streams that never join (KML_JOIN_NS). */
+void kml_session_drop_silent(struct kml_lead *l, uint64_t now);
 
 /* The unary methods; `self` is the lead. */
 int kml_driver_node_metrics(void *self, const struct kml_peer *peer, const struct kml_slices *request,

@@ -350,7 +350,8 @@ static void order_record(void *self, const struct kml_record *r)
     if (r->kind == KML_RECORD_WARNING) {
         kml_warn("conductor", kv_s("warning", r->text));
     } else if (r->kind == KML_RECORD_WORKER_LEFT) {
-        kml_warn("worker left", kv_u("worker", r->worker), kv_s("why", r->text));
+        KML_LOG(kml_conductor_over(&l->conductor) ? KML_INFO : KML_WARN, "worker left",
+                kv_u("worker", r->worker), kv_s("why", r->text));
     } else if (r->kind == KML_RECORD_WORKER_JOINED) {
         kml_info("worker joined", kv_u("worker", r->worker), kv_u("incarnation", r->incarnation));
     }

@@ -101,7 +101,7 @@ void kml_session_expel(struct kml_lead *l, uint32_t worker, uint64_t incarnation
     }
 }
 
-void kml_session_drop_silent_shards(struct kml_lead *l, uint64_t now)
+static void drop_silent_shards(struct kml_lead *l, uint64_t now)
 {
     for (uint32_t i = 1; i < l->conductor.shards; i++) {
         struct kml_session *s = l->shard_session[i];
@@ -110,6 +110,25 @@ void kml_session_drop_silent_shards(struct kml_lead *l, uint64_t now)
             kml_stream_cancel(s->stream);
         }
     }
+}
+
+/* Whoever opens a session and does not join holds memory for nothing. */
+static void drop_strangers(struct kml_lead *l, uint64_t now)
+{
+    for (struct kml_session *s = l->sessions; s != NULL; s = s->next) {
+        if (!s->joined && now >= s->heard_ns + KML_JOIN_NS) {
+            struct kml_err err;
+            (void)kml_fail(&err, KML_TIMEOUT, "no Join within %llu s",
+                           (unsigned long long)(KML_JOIN_NS / KML_SECOND));
+            kml_stream_close(s->stream, &err);
+        }
+    }
+}
+
+void kml_session_drop_silent(struct kml_lead *l, uint64_t now)
+{
+    drop_silent_shards(l, now);
+    drop_strangers(l, now);
 }
 
 /* ---- Joining ---- */
@@ -377,6 +396,7 @@ int kml_session_opened(struct kml_lead *l, struct kml_stream *stream, const stru
     struct kml_session *s = KML_NEW(struct kml_session);
     s->lead = l;
     s->stream = stream;
+    s->heard_ns = kml_lead_now(l);
     s->next = l->sessions;
     l->sessions = s;
     *ops = &session_ops;

@@ -33,6 +33,7 @@ struct crew {
     struct kml_predict predict;
     struct kml_wlbs wlbs;
     struct kml_groups groups;
+    double part[4];             /* CPU time of the parts of all decisions */
     uint64_t changes, regroups; /* so that nothing is computed for nobody */
 };
 
@@ -63,10 +64,13 @@ static void steps_of_a_window(struct crew *c)
 
 static void decide(struct crew *c, uint64_t now)
 {
+    double at[5] = {cpu_us()};
     for (uint32_t i = 0; i < c->workers; i++) {
         c->window[i].speed = kml_speed_window(&c->speed[i]);
     }
+    at[1] = cpu_us();
     kml_predict_window(&c->predict, c->window, c->forecast);
+    at[2] = cpu_us();
     for (uint32_t i = 0; i < c->workers; i++) {
         struct kml_cost measured = {c->speed[i].fixed, c->speed[i].per_sample};
         const struct kml_forecast *f = &c->forecast[i];
@@ -77,7 +81,12 @@ static void decide(struct crew *c, uint64_t now)
     struct kml_share_decision shares;
     struct kml_group_decision groups;
     kml_wlbs_look(&c->wlbs, now, now * STEPS, (uint64_t)NOMINAL * c->workers, c->share, &shares);
+    at[3] = cpu_us();
     kml_groups_look(&c->groups, now, c->group, &groups);
+    at[4] = cpu_us();
+    for (int k = 0; k < 4; k++) {
+        c->part[k] += at[k + 1] - at[k];
+    }
     c->changes += shares.kind != KML_SHARES_KEPT;
     c->regroups += groups.kind != KML_GROUPS_KEPT;
 }
@@ -145,6 +154,11 @@ static void measure(struct crew *c, uint64_t decisions)
         "regroups=%llu\n",
         c->workers, (unsigned long long)decisions, median, decision[decisions - 1], step, training,
         (unsigned long long)c->changes, (unsigned long long)c->regroups);
+    const char *const part[] = {"speeds", "forecasts", "shares", "groups"};
+    for (int k = 0; k < 4; k++) {
+        printf("  %s_us=%.0f", part[k], c->part[k] / (double)decisions);
+    }
+    printf("\n");
     kml_free(decision);
 }
 

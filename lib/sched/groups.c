@@ -56,7 +56,7 @@ int kml_groups_init(struct kml_groups *g, const struct kml_group_rule *rule, uin
     g->time = KML_NEW_ARRAY(capacity, double);
     g->order = KML_NEW_ARRAY(capacity, struct kml_group_order);
     g->sorted = KML_NEW_ARRAY(capacity, double);
-    g->room = KML_NEW_ARRAY(5 * row, double);
+    g->room = KML_NEW_ARRAY(6 * row, double);
     g->start = KML_NEW_ARRAY(row, uint32_t);
     g->cut = KML_NEW_ARRAY(parts * row, uint32_t);
     for (uint32_t i = 0; i < capacity; i++) {
@@ -141,7 +141,7 @@ static uint32_t cut_row(struct kml_groups *g, uint32_t count)
     if (parts <= g->rule.max_groups) {
         return parts;
     }
-    double *logs = g->room + 4 * ((size_t)g->capacity + 1);
+    double *logs = g->room + 5 * ((size_t)g->capacity + 1);
     for (uint32_t k = 0; k < count; k++) {
         logs[k] = log(g->sorted[k]);
     }
@@ -178,7 +178,8 @@ static double rate_in_force(struct kml_groups *g)
     for (uint32_t i = 0; i < g->capacity; i++) {
         if (g->group[i] != KML_GROUP_NONE && g->time[i] > 0) {
             members[g->group[i]]++;
-            slowest[g->group[i]] = fmax(slowest[g->group[i]], g->time[i]);
+            double *most = &slowest[g->group[i]];
+            *most = g->time[i] > *most ? g->time[i] : *most;
         }
     }
     double rate = 0;

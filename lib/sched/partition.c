@@ -56,6 +56,7 @@ uint32_t kml_partition_merge(const double *t, uint32_t *start, uint32_t parts, u
 /* One row of the table: the best costs of the first j elements in p parts, from those in p - 1. */
 struct row {
     const double *sum, *square; /* of the first j elements, centred */
+    const double *inverse;      /* 1 / n */
     const double *fewer;        /* in p - 1 parts */
     double *best;
     uint32_t *cut; /* where the last part begins */
@@ -65,7 +66,7 @@ struct row {
 static double spread(const struct row *r, uint32_t from, uint32_t to)
 {
     double sum = r->sum[to] - r->sum[from];
-    return r->square[to] - r->square[from] - sum * sum / (to - from);
+    return r->square[to] - r->square[from] - sum * sum * r->inverse[to - from];
 }
 
 /* Fills best[low .. high], whose cuts lie in [first, last]: the middle one's cut bounds those of both halves.
@@ -100,16 +101,19 @@ void kml_partition_best(const double *x, uint32_t count, uint32_t parts, uint32_
     double *square = room + (count + 1);
     double *fewer = room + 2 * (count + 1);
     double *best = room + 3 * (count + 1);
+    double *inverse = room + 4 * (count + 1);
     double mean = 0;
     for (uint32_t i = 0; i < count; i++) {
         mean += x[i] / count;
     }
     sum[0] = square[0] = 0;
     for (uint32_t i = 0; i < count; i++) {
+        inverse[i + 1] = 1.0 / (i + 1);
         sum[i + 1] = sum[i] + (x[i] - mean);
         square[i + 1] = square[i] + (x[i] - mean) * (x[i] - mean);
     }
-    struct row r = {.sum = sum, .square = square, .fewer = fewer, .best = best, .least = least};
+    struct row r = {
+        .sum = sum, .square = square, .inverse = inverse, .fewer = fewer, .best = best, .least = least};
     for (uint32_t j = least; j <= count; j++) {
         fewer[j] = spread(&r, 0, j);
     }

@@ -21,7 +21,7 @@ uint32_t kml_partition_merge(const double *t, uint32_t *start, uint32_t parts, u
  * Exactly `parts` parts of at least `least` members with the smallest sum of squared deviations of x (= ln t)
  * from its part's mean (Fisher 1958; the exact one-dimensional k-means). The cost obeys the quadrangle
  * inequality, so the best cuts are monotone and dynamic programming by halves needs O(parts * count * log
- * count). parts * least <= count, parts >= 1. `room` is the caller's [4 * (count + 1)], `cut` its [parts *
+ * count). parts * least <= count, parts >= 1. `room` is the caller's [5 * (count + 1)], `cut` its [parts *
  * (count + 1)].
  */
 void kml_partition_best(const double *x, uint32_t count, uint32_t parts, uint32_t least, uint32_t *start,

@@ -18,7 +18,7 @@
 #define INPUT_MOST 3.0
 #define RESIDUAL_MOST 2.0
 #define HISTORY_ALL 65536u /* steps for all workers; but at least and at most so many for each */
-#define HISTORY_LEAST 64u
+#define HISTORY_LEAST 48u
 #define HISTORY_MOST 512u
 
 int kml_predict_init(struct kml_predict *p, uint32_t workers, uint32_t horizon, uint64_t seed,
@@ -59,9 +59,10 @@ void kml_predict_forget(struct kml_predict *p, uint32_t worker)
     p->track[worker] = (struct kml_track){.windows = 0};
 }
 
+/* Side by side for all workers, who are mostly at the same k: a window runs through memory in order. */
 static struct kml_predict_step *step_of(const struct kml_predict *p, uint32_t worker, uint64_t k)
 {
-    return &p->step[(size_t)worker * p->length + k % p->length];
+    return &p->step[k % p->length * p->workers + worker];
 }
 
 /* A mean that begins as a plain one and forgets with `weight` later. */
@@ -82,15 +83,15 @@ static void score(const struct kml_predict *p, uint32_t worker, struct kml_track
 {
     double sum = 0;
     for (uint32_t i = 0; i < p->horizon; i++) {
-        sum += t->speed[(k - i) % MOST];
+        sum += step_of(p, worker, k - i)->speed;
     }
     double actual = log(sum / p->horizon) - t->origin;
-    const double *said = t->said[(k - p->horizon) % MOST];
+    struct kml_predict_step *then = step_of(p, worker, k - p->horizon);
     t->scored++;
     for (int e = 0; e < KML_EXPERTS; e++) {
-        lean(&t->error[e], fabs(said[e] - actual), t->scored, SCORE_WEIGHT);
+        lean(&t->error[e], fabs(then->said[e] - actual), t->scored, SCORE_WEIGHT);
     }
-    step_of(p, worker, k - p->horizon)->target = (float)(actual - said[KML_EXPERT_LAST]);
+    then->target = (float)(actual - then->said[KML_EXPERT_LAST]);
 }
 
 /* ---- The plain experts ---- */
@@ -137,7 +138,8 @@ static void take_in(const struct kml_predict *p, uint32_t worker, double speed)
     if (k == 0) {
         t->origin = log_speed;
     }
-    t->speed[k % MOST] = speed;
+    struct kml_predict_step *step = step_of(p, worker, k);
+    step->speed = speed;
     t->x = log_speed - t->origin;
     if (k >= p->horizon) {
         score(p, worker, t, k);
@@ -147,10 +149,9 @@ static void take_in(const struct kml_predict *p, uint32_t worker, double speed)
     }
     lean(&t->slow, t->x, k + 1, SLOW_WEIGHT);
     t->average = k == 0 ? t->x : t->average + AVERAGE_WEIGHT * (t->x - t->average);
-    double *said = t->said[k % MOST];
-    said[KML_EXPERT_LAST] = t->x;
-    said[KML_EXPERT_AVERAGE] = t->average;
-    said[KML_EXPERT_AR1] = ar1_says(t, p->horizon);
+    step->said[KML_EXPERT_LAST] = t->x;
+    step->said[KML_EXPERT_AVERAGE] = t->average;
+    step->said[KML_EXPERT_AR1] = ar1_says(t, p->horizon);
 }
 
 static void fill_inputs(struct kml_track *t, const struct kml_usage *usage, float *x)
@@ -194,9 +195,11 @@ static void run_network(const struct kml_predict *p, const struct kml_window *in
     for (uint32_t l = 0; l < lanes; l++) {
         struct kml_track *t = &p->track[who[l]];
         for (int i = 0; i < KML_NET_HIDDEN; i++) {
-            t->h[i] = h[i * lanes + l];
+            t->h[i] = isfinite(y[l]) ? h[i * lanes + l] : 0;
         }
-        t->said[(t->windows - 1) % MOST][KML_EXPERT_NETWORK] = t->x + clip(y[l], RESIDUAL_MOST);
+        /* Weights beyond all measure would give NaN; then the network says nothing and loses at the gate. */
+        double residual = isfinite(y[l]) ? clip(y[l], RESIDUAL_MOST) : 0;
+        step_of(p, who[l], t->windows - 1)->said[KML_EXPERT_NETWORK] = t->x + residual;
     }
 }
 
@@ -235,19 +238,18 @@ static enum kml_expert choose(const struct kml_track *t, const double *job)
     return t->scored >= KML_PREDICT_SAMPLES && better ? KML_EXPERT_NETWORK : best;
 }
 
-static void answer(struct kml_track *t, const double *job, struct kml_forecast *out)
+static double said_by(const struct kml_predict *p, uint32_t worker, enum kml_expert e)
 {
-    *out = (struct kml_forecast){.known = t->windows > 0};
-    if (!out->known) {
-        return;
-    }
+    const struct kml_track *t = &p->track[worker];
+    return t->windows == 0 ? 0 : exp(step_of(p, worker, t->windows - 1)->said[e] + t->origin);
+}
+
+static struct kml_forecast answer(const struct kml_predict *p, uint32_t worker, const double *job)
+{
+    struct kml_track *t = &p->track[worker];
     t->expert = choose(t, job);
-    const double *said = t->said[(t->windows - 1) % MOST];
-    for (int e = 0; e < KML_EXPERTS; e++) {
-        out->by[e] = exp(said[e] + t->origin);
-    }
-    out->expert = t->expert;
-    out->speed = out->by[t->expert];
+    return (struct kml_forecast){
+        .known = t->windows > 0, .speed = said_by(p, worker, t->expert), .expert = t->expert};
 }
 
 void kml_predict_window(struct kml_predict *p, const struct kml_window *in, struct kml_forecast *out)
@@ -267,8 +269,14 @@ void kml_predict_window(struct kml_predict *p, const struct kml_window *in, stru
     double job[KML_EXPERTS];
     mean_errors(p, job);
     for (uint32_t i = 0; i < p->workers; i++) {
-        answer(&p->track[i], job, &out[i]);
+        out[i] = answer(p, i, job);
     }
+}
+
+double kml_predict_by(const struct kml_predict *p, uint32_t worker, enum kml_expert e)
+{
+    KML_BUG_ON(worker >= p->workers || e >= KML_EXPERTS);
+    return said_by(p, worker, e);
 }
 
 /* ---- Training ---- */

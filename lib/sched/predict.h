@@ -49,11 +49,12 @@ struct kml_forecast {
     bool known;             /* false: this worker never had a speed */
     double speed;           /* samples/s, mean over the next horizon windows */
     enum kml_expert expert; /* that decided */
-    double by[KML_EXPERTS]; /* what each of them says */
 };
 
-/* One step of a worker's history, for training. */
+/* One window of a worker. */
 struct kml_predict_step {
+    double speed;
+    double said[KML_EXPERTS]; /* x as each expert forecast it then */
     float x[KML_NET_INPUTS];
     float h[KML_NET_HIDDEN]; /* state before it */
     float target;            /* ln(mean speed of the next windows / speed), once it is known */
@@ -61,11 +62,9 @@ struct kml_predict_step {
 
 /* What is known of a worker. x = ln speed - origin, so that no number depends on the unit. */
 struct kml_track {
-    uint64_t windows;                                   /* with a speed */
-    double origin;                                      /* ln of the first speed */
-    double speed[KML_PREDICT_HORIZON_MOST];             /* of the last windows; window k at k % MOST */
-    double said[KML_PREDICT_HORIZON_MOST][KML_EXPERTS]; /* x as each expert forecast it in those windows */
-    double x, average, slow;                            /* the last, weight 0.3, slow mean */
+    uint64_t windows;        /* with a speed */
+    double origin;           /* ln of the first speed */
+    double x, average, slow; /* the last, weight 0.3, slow mean */
     uint64_t cpu_windows;
     double slow_cpu;                            /* of ln cores */
     double pairs, now, before, product, square; /* discounted sums over pairs (x before, x now): of 1, x now,
@@ -78,11 +77,11 @@ struct kml_track {
 
 struct kml_predict {
     uint32_t workers, horizon;
-    uint32_t length; /* steps of history for each worker */
+    uint32_t length; /* windows of history for each worker */
     struct kml_rng rng;
     struct kml_net net;
     struct kml_track *track;       /* [workers] */
-    struct kml_predict_step *step; /* [workers][length], a ring: step k of worker i at [i][k % length] */
+    struct kml_predict_step *step; /* [length][workers]: step k of worker i at [k % length][i] */
     struct kml_net_batch *batch;   /* scratch */
     struct kml_net_tape *tape;     /* scratch */
     uint32_t *eligible;            /* scratch, [workers] */
@@ -95,6 +94,9 @@ void kml_predict_finish(struct kml_predict *p);
 
 /* A window is over: takes in [workers] measurements, gives [workers] forecasts. */
 void kml_predict_window(struct kml_predict *p, const struct kml_window *in, struct kml_forecast *out);
+
+/* What an expert says about a worker, samples/s, whoever decided; 0 when the worker is unknown. */
+double kml_predict_by(const struct kml_predict *p, uint32_t worker, enum kml_expert e);
 
 /* Trains the network on what has been seen. Nothing happens while histories are too short. */
 void kml_predict_train(struct kml_predict *p);

@@ -17,8 +17,8 @@ void kml_speed_init(struct kml_speed *s, uint64_t nominal)
 }
 
 /*
- * kml_median for a handful: counts how many stand before each value. No branch depends on the data, so for two
- * dozen values that is several times as fast as sorting them.
+ * kml_median for a handful: counts how many stand before each value. No branch depends on the data, so for
+ * two dozen values that is several times as fast as sorting them.
  */
 static double median_of_few(const double *x, uint32_t n)
 {
@@ -103,19 +103,6 @@ static void refit(struct kml_speed *s)
     s->per_sample = median_of_few(rest, count);
 }
 
-bool kml_speed_add(struct kml_speed *s, uint64_t batch, double seconds)
-{
-    /* A tiny time would overflow its own speed; no step is that short. */
-    if (batch == 0 || !(seconds >= 1e-12) || !(seconds <= LONGEST_STEP)) {
-        return false;
-    }
-    s->ring[s->steps % KML_SPEED_RING] = (struct kml_speed_step){.batch = (double)batch, .seconds = seconds};
-    s->steps++;
-    s->window++;
-    refit(s);
-    return true;
-}
-
 bool kml_speed_known(const struct kml_speed *s)
 {
     return s->per_sample > 0;
@@ -131,19 +118,28 @@ double kml_speed_nominal_time(const struct kml_speed *s)
     return kml_speed_time(s, s->nominal);
 }
 
+bool kml_speed_add(struct kml_speed *s, uint64_t batch, double seconds)
+{
+    /* A tiny time would overflow its own speed; no step is that short. */
+    if (batch == 0 || !(seconds >= 1e-12) || !(seconds <= LONGEST_STEP)) {
+        return false;
+    }
+    s->ring[s->steps % KML_SPEED_RING] = (struct kml_speed_step){.batch = (double)batch, .seconds = seconds};
+    s->steps++;
+    refit(s);
+    double nominal = s->fixed + (seconds - s->fixed) * s->nominal / (double)batch;
+    double most = KML_SPEED_BURST * kml_speed_nominal_time(s);
+    s->window++;
+    s->window_seconds += nominal < most ? nominal : most;
+    return true;
+}
+
 double kml_speed_window(struct kml_speed *s)
 {
-    uint32_t count = s->window < kept(s) ? s->window : kept(s);
+    double speed = s->window == 0 ? 0 : s->nominal * s->window / s->window_seconds;
     s->window = 0;
-    if (count == 0) {
-        return 0;
-    }
-    double time[KML_SPEED_RING];
-    for (uint32_t k = 0; k < count; k++) {
-        struct kml_speed_step step = recent(s, k);
-        time[k] = s->fixed + (step.seconds - s->fixed) * s->nominal / step.batch;
-    }
-    return s->nominal / median_of_few(time, count);
+    s->window_seconds = 0;
+    return speed;
 }
 
 /* Every comparison is false for NaN, so a NaN is not usable. */

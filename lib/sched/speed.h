@@ -26,6 +26,7 @@
 #define KML_SPEED_RECENT 9
 #define KML_SPEED_PAIRS 12
 #define KML_SPEED_FIXED_MOST 0.75
+#define KML_SPEED_BURST 3.0
 
 struct kml_speed_step {
     double batch; /* samples */
@@ -37,6 +38,7 @@ struct kml_speed {
     double fixed, per_sample;                   /* seconds; per_sample 0: not known yet */
     uint64_t steps;                             /* taken in so far */
     uint32_t window;                            /* of them since the last kml_speed_window */
+    double window_seconds;                      /* that those took, each at the nominal batch */
     struct kml_speed_step ring[KML_SPEED_RING]; /* step k is ring[k % KML_SPEED_RING] */
 };
 
@@ -52,8 +54,9 @@ bool kml_speed_known(const struct kml_speed *s);
 double kml_speed_time(const struct kml_speed *s, double batch);
 double kml_speed_nominal_time(const struct kml_speed *s);
 
-/* Ends a window: samples per second at the nominal batch, nominal / median of the window's steps, each
- * brought to the nominal batch. 0 when no step came since the last call. */
+/* Ends a window: samples per second over its steps, each brought to the nominal batch, and to KML_SPEED_BURST
+ * times the estimate at most: a pause counts, but it does not make the window. 0 when no step came since the
+ * last call. */
 double kml_speed_window(struct kml_speed *s);
 
 /*

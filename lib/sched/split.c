@@ -2,19 +2,53 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 
-/* Largest key first, the lowest index of equals. */
-static int by_remainder(const void *a, const void *b)
+/* Larger key first, the lower index of equals: no two are alike. */
+static bool before(const struct kml_split_room *a, const struct kml_split_room *b)
 {
-    const struct kml_split_room *x = a;
-    const struct kml_split_room *y = b;
-    if (x->key != y->key) {
-        return x->key > y->key ? -1 : 1;
+    return a->key > b->key || (a->key == b->key && a->index < b->index);
+}
+
+static void swap(struct kml_split_room *a, struct kml_split_room *b)
+{
+    struct kml_split_room kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Brings the first `wanted` in the order of `before` to the front, in any order (Hoare's selection; the
+ * middle one of three as pivot). */
+static void select_first(struct kml_split_room *room, uint32_t count, uint32_t wanted)
+{
+    uint32_t low = 0;
+    uint32_t high = count; /* the border lies in [low, high) */
+    while (high - low > 1 && wanted > low) {
+        struct kml_split_room *middle = &room[low + (high - low) / 2];
+        struct kml_split_room *last = &room[high - 1];
+        if (before(middle, &room[low])) {
+            swap(middle, &room[low]);
+        }
+        if (before(last, &room[low])) {
+            swap(last, &room[low]);
+        }
+        if (before(middle, last)) {
+            swap(middle, last);
+        }
+        uint32_t border = low; /* the pivot is last; what comes before it is gathered at the front */
+        for (uint32_t k = low; k < high - 1; k++) {
+            if (before(&room[k], last)) {
+                swap(&room[k], &room[border++]);
+            }
+        }
+        swap(&room[border], last);
+        if (border >= wanted) {
+            high = border;
+        } else {
+            low = border + 1;
+        }
     }
-    return (x->index > y->index) - (x->index < y->index);
 }
 
 void kml_split_round(const double *real, uint32_t count, uint64_t total, uint64_t *share,
@@ -32,7 +66,7 @@ void kml_split_round(const double *real, uint32_t count, uint64_t total, uint64_
     if (given == total) {
         return;
     }
-    qsort(room, count, sizeof *room, by_remainder);
+    select_first(room, count, (uint32_t)(total - given));
     for (uint64_t k = 0; k < total - given; k++) {
         share[room[k].index]++;
     }
@@ -126,9 +160,7 @@ static void sift_down(struct kml_split_room *heap, uint32_t count, uint32_t i)
         if (least == i) {
             return;
         }
-        struct kml_split_room kept = heap[i];
-        heap[i] = heap[least];
-        heap[least] = kept;
+        swap(&heap[i], &heap[least]);
         i = least;
     }
 }

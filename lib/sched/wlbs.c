@@ -6,89 +6,12 @@
 
 /* An imbalance that is less, in deviations of one look, costs less than each step's chance does. */
 #define SPREAD_SIGMAS 3.0
+/* The weight of a new look is not less, however large the noise. */
+#define WEIGHT_LEAST 0.02
 /* The weight of a new look in the pooled variance of the costs. */
 #define VARIANCE_WEIGHT 0.05
 /* A deviation of ln cost that nobody would call a jump, however quiet it has been. */
 #define NOISE_LEAST 0.01
-
-struct kml_wlbs_rule kml_wlbs_rule_default(void)
-{
-    return (struct kml_wlbs_rule){.warmup_steps = 10,
-                                  .every_steps = 20,
-                                  .minimum_share = 0.02,
-                                  .maximum_change = 0.5,
-                                  .cool_down = 2,
-                                  .fine_threshold = 0.05,
-                                  .rapid_threshold = 0.3,
-                                  .smoothing = 0.1,
-                                  .minimum_gain = KML_WLBS_GAIN};
-}
-
-static bool within(double x, double least, double most)
-{
-    return x >= least && x <= most; /* false for NaN */
-}
-
-static int check_rule(const struct kml_wlbs_rule *r, uint32_t capacity, struct kml_err *err)
-{
-    if (capacity == 0) {
-        return kml_fail(err, KML_INVALID, "balancing: of no workers");
-    }
-    if (r->warmup_steps == 0 || r->every_steps == 0) {
-        return kml_fail(err, KML_INVALID, "balancing: warmupSteps and everySteps are 1 or more");
-    }
-    if (!within(r->minimum_share, 0, 1)) {
-        return kml_fail(err, KML_INVALID, "balancing.minimumShare: %g; 0 to 1", r->minimum_share);
-    }
-    if (!(within(r->maximum_change, 0, 1e6) && r->maximum_change > 0)) {
-        return kml_fail(err, KML_INVALID, "balancing.maximumChange: %g; above 0", r->maximum_change);
-    }
-    if (!(within(r->fine_threshold, 0, 100) && within(r->rapid_threshold, r->fine_threshold, 100))) {
-        return kml_fail(err, KML_INVALID,
-                        "balancing: fineThreshold %g, rapidThreshold %g; 0 <= fine <= rapid <= 100",
-                        r->fine_threshold, r->rapid_threshold);
-    }
-    if (!(within(r->smoothing, 0, 1) && r->smoothing > 0 && within(r->minimum_gain, 0, 1))) {
-        return kml_fail(err, KML_INVALID, "balancing: smoothing %g in (0, 1], minimum gain %g in [0, 1]",
-                        r->smoothing, r->minimum_gain);
-    }
-    return 0;
-}
-
-int kml_wlbs_init(struct kml_wlbs *w, const struct kml_wlbs_rule *rule, uint32_t capacity,
-                  struct kml_err *err)
-{
-    if (check_rule(rule, capacity, err) != 0) {
-        return -1;
-    }
-    *w = (struct kml_wlbs){.rule = *rule, .capacity = capacity, .next_step = rule->warmup_steps};
-    w->seat = KML_NEW_ARRAY(capacity, struct kml_wlbs_seat);
-    w->line = KML_NEW_ARRAY(capacity, struct kml_share_line);
-    w->cost = KML_NEW_ARRAY(capacity, struct kml_cost);
-    w->calm = KML_NEW_ARRAY(capacity, struct kml_cost);
-    w->real = KML_NEW_ARRAY(capacity, double);
-    w->log = KML_NEW_ARRAY(capacity, double);
-    w->old = KML_NEW_ARRAY(capacity, uint64_t);
-    w->best = KML_NEW_ARRAY(capacity, uint64_t);
-    w->who = KML_NEW_ARRAY(capacity, uint32_t);
-    w->room = KML_NEW_ARRAY(capacity, struct kml_split_room);
-    return 0;
-}
-
-void kml_wlbs_finish(struct kml_wlbs *w)
-{
-    kml_free(w->seat);
-    kml_free(w->line);
-    kml_free(w->cost);
-    kml_free(w->calm);
-    kml_free(w->real);
-    kml_free(w->log);
-    kml_free(w->old);
-    kml_free(w->best);
-    kml_free(w->who);
-    kml_free(w->room);
-    *w = (struct kml_wlbs){.capacity = 0};
-}
 
 bool kml_wlbs_due(const struct kml_wlbs *w, uint64_t steps)
 {
@@ -106,7 +29,7 @@ uint64_t kml_wlbs_share(const struct kml_wlbs *w, uint32_t worker)
 /* Days for one sample, or less than a picosecond, is no measurement. */
 static bool is_cost(struct kml_cost c)
 {
-    return within(c.fixed, 0, 1e6) && within(c.per_sample, 1e-12, 1e6);
+    return c.fixed >= 0 && c.fixed <= 1e6 && c.per_sample >= 1e-12 && c.per_sample <= 1e6; /* false for NaN */
 }
 
 /* Costs of the present; unknown ones take the mean of the others. Returns how many are known. */
@@ -210,7 +133,7 @@ static bool is_quiet(const struct kml_wlbs *w)
 /* The variance to judge by: wider while it rests on few differences. */
 static double cautious_variance(const struct kml_wlbs *w)
 {
-    return w->variance * (1 + KML_WLBS_QUIET / (double)w->differences);
+    return w->variance * (1 + 2.0 * KML_WLBS_QUIET / w->differences);
 }
 
 /* What a second difference squared counts for. A second difference of independent numbers has six times their
@@ -249,16 +172,28 @@ static bool is_jump(const struct kml_wlbs *w, const struct kml_wlbs_seat *s, dou
     return is_quiet(w) && off * off > most * (1 + s->shrink);
 }
 
+/* Weight of a new look in the long run: the rule's, or less where noise is so large that the mean would not
+ * be exact to an eighth of the fine threshold. A weight of s leaves s / (2 - s) of the variance. */
+static double steady_weight(const struct kml_wlbs *w)
+{
+    double exact = w->rule.fine_threshold / 8;
+    double part = is_quiet(w) && w->variance > 0 ? exact * exact / cautious_variance(w) : INFINITY;
+    double weight = part < 1 ? 2 * part / (1 + part) : 1;
+    weight = weight > WEIGHT_LEAST ? weight : WEIGHT_LEAST;
+    return weight < w->rule.smoothing ? weight : w->rule.smoothing;
+}
+
 /* `calm` gets the costs as they are over the looks since the worker's last jump. */
 static void smooth(struct kml_wlbs *w)
 {
+    double steady = steady_weight(w);
     for (uint32_t k = 0; k < w->crew; k++) {
         struct kml_wlbs_seat *s = &w->seat[w->who[k]];
         if (s->smoothed > 0 && is_jump(w, s, w->log[k])) {
             s->smoothed = 0;
         }
         double share = 1 / (double)++s->smoothed;
-        share = share > w->rule.smoothing ? share : w->rule.smoothing;
+        share = share > steady ? share : steady;
         s->smooth = s->smoothed == 1 ? w->log[k] : s->smooth + share * (w->log[k] - s->smooth);
         s->shrink = s->smoothed == 1 ? 1 : (1 - share) * (1 - share) * s->shrink + share * share;
         double factor = exp(s->smooth - w->log[k]);
@@ -273,6 +208,18 @@ struct spread {
     double sigmas;    /* largest |ln(T / mean)|, in deviations of one look; 0 while those are not known */
 };
 
+/* |ln(ratio)|^2 / shrink if that is more than `best`, else `best`. |ln q| <= |q - 1| / min(q, 1) spares most
+ * logarithms. */
+static double larger_square(double ratio, double shrink, double best)
+{
+    double bound = (ratio - 1) / (ratio < 1 ? ratio : 1);
+    if (bound * bound <= best * shrink) {
+        return best;
+    }
+    double square = log(ratio) * log(ratio) / shrink;
+    return square > best ? square : best;
+}
+
 /* Of the newest costs, or of the calm ones, whose deviation is smaller. */
 static struct spread spread_of(const struct kml_wlbs *w, bool calm)
 {
@@ -281,25 +228,25 @@ static struct spread spread_of(const struct kml_wlbs *w, bool calm)
     double most = 0;
     double sum = 0;
     for (uint32_t k = 0; k < w->crew; k++) {
-        w->real[k] = cost[k].fixed + cost[k].per_sample * (double)w->old[k];
-        least = fmin(least, w->real[k]);
-        most = fmax(most, w->real[k]);
-        sum += w->real[k];
+        double time = cost[k].fixed + cost[k].per_sample * (double)w->old[k];
+        w->real[k] = time;
+        least = time < least ? time : least;
+        most = time > most ? time : most;
+        sum += time;
     }
     double mean = sum / w->crew;
-    struct spread s = {.imbalance = (most - least) / mean};
+    double square = 0;
     for (uint32_t k = 0; k < w->crew && is_quiet(w); k++) {
-        double shrink = calm ? w->seat[w->who[k]].shrink : 1;
-        s.sigmas = fmax(s.sigmas, fabs(log(w->real[k] / mean)) / sqrt(cautious_variance(w) * shrink));
+        square = larger_square(w->real[k] / mean, calm ? w->seat[w->who[k]].shrink : 1, square);
     }
-    return s;
+    return (struct spread){.imbalance = (most - least) / mean,
+                           .sigmas = is_quiet(w) ? sqrt(square / cautious_variance(w)) : 0};
 }
 
 /* ---- Steps ---- */
 
-static uint64_t down_to(const struct kml_wlbs *w, uint64_t old, double change)
+static uint64_t down_to(uint64_t minimum, uint64_t old, double change)
 {
-    uint64_t minimum = minimum_of(w);
     double least = ceil((double)old * (1 - change));
     uint64_t low = least > 0 ? (uint64_t)least : 0;
     low = old > 0 && low > old - 1 ? old - 1 : low;
@@ -317,13 +264,15 @@ static uint64_t up_to(uint64_t old, double change)
  * scaled to be alike, so the sum stays. The result is in `best`. */
 static void step_towards(struct kml_wlbs *w, double part, double change)
 {
+    uint64_t minimum = minimum_of(w);
     double up = 0;
     double down = 0;
     for (uint32_t k = 0; k < w->crew; k++) {
         double old = (double)w->old[k];
         double to = old + part * ((double)w->best[k] - old);
-        to = fmax(to, (double)down_to(w, w->old[k], change));
-        to = fmin(to, (double)up_to(w->old[k], change));
+        double low = (double)down_to(minimum, w->old[k], change);
+        double high = (double)up_to(w->old[k], change);
+        to = to < low ? low : to > high ? high : to;
         w->real[k] = to - old;
         up += to > old ? to - old : 0;
         down += to < old ? old - to : 0;
@@ -358,9 +307,10 @@ static double gain(const struct kml_wlbs *w, const struct kml_cost *cost)
 static bool is_settled(const struct kml_wlbs *w)
 {
     double most = w->rule.fine_threshold / 4;
+    double steady = steady_weight(w);
     for (uint32_t k = 0; k < w->crew; k++) {
         const struct kml_wlbs_seat *s = &w->seat[w->who[k]];
-        if (cautious_variance(w) * s->shrink > most * most && s->smoothed * w->rule.smoothing < 1) {
+        if (cautious_variance(w) * s->shrink > most * most && s->smoothed * steady < 1) {
             return false;
         }
     }
@@ -536,34 +486,4 @@ void kml_wlbs_look(struct kml_wlbs *w, uint64_t now, uint64_t steps, uint64_t to
         }
     }
     w->cooling -= w->cooling > 0;
-}
-
-/* ---- Costs ---- */
-
-struct kml_cost kml_cost_in_shards(struct kml_cost batch_form, uint64_t nominal)
-{
-    return (struct kml_cost){.per_sample = batch_form.per_sample + batch_form.fixed / (double)nominal};
-}
-
-struct kml_cost kml_cost_at_speed(struct kml_cost cost, double measured, double predicted)
-{
-    if (!within(measured, 1e-12, 1e15) || !within(predicted, 1e-12, 1e15)) {
-        return cost;
-    }
-    double factor = measured / predicted;
-    return (struct kml_cost){factor * cost.fixed, factor * cost.per_sample};
-}
-
-const char *kml_share_kind_name(enum kml_share_kind k)
-{
-    static const char *const name[] = {"Kept", "Initial", "CrewChanged", "Fine", "Rapid"};
-    return name[k];
-}
-
-const char *kml_share_reason_name(enum kml_share_reason r)
-{
-    static const char *const name[] = {"SpeedsUnknown", "Balanced",    "Noise",      "SmallGain",
-                                       "WarmedUp",      "Members",     "Total",      "HalfStep",
-                                       "WholeStep",     "CoolingDown", "TooFarApart"};
-    return name[r];
 }

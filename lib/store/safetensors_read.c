@@ -315,7 +315,7 @@ static int header_length(struct kml_view bytes, uint64_t *length, struct kml_err
         *length = *length << 8 | bytes.data[i];
     }
     if (*length > KML_SAFETENSORS_MAX_HEADER) {
-        return kml_fail(err, KML_TOO_LARGE, "not a safetensors file, or one with a header of %llu bytes",
+        return kml_fail(err, KML_TOO_LARGE, "not a safetensors file: it would have a header of %llu bytes",
                         (unsigned long long)*length);
     }
     if (*length > bytes.size - 8) {

@@ -26,8 +26,15 @@ END
 }
 
 start_coredns() {
+    # A name from outside is not there, and the answer says so at once: nobody could be asked.
     cat >"$run/Corefile" <<END
 .:53 {
+  errors
+  template ANY ANY . {
+    rcode NXDOMAIN
+  }
+}
+cluster.local:53 in-addr.arpa:53 {
   errors
   ready :8181
   kubernetes cluster.local in-addr.arpa {

@@ -223,11 +223,20 @@ class WorkersFail(FakeTest):
 
     def test_too_many_failures_fail_the_job_and_name_the_last(self):
         self.go_on()
+        run = self.fake(with_policy("OnFailure", backoff=2), FAKE_WORKER="exit-69", FAKE_WHO="1").wait()
+        self.assertEqual(run.code, 69)
+        self.assertTrue(run.last.startswith('failed reason=BackoffLimitExceeded message="kunal-worker-1 ended with exit code 69'), run.last)
+        self.assertIn('cannot train: line 3 is odd; failure 3, more than runPolicy.backoffLimit 2"', run.last)
+        self.assertEqual(self.starts(1), 3)
+        self.assert_nothing_left()
+
+    def test_a_worker_with_bad_data_is_not_tried_again(self):
+        self.go_on()
         run = self.fake(with_policy("OnFailure", backoff=2), FAKE_WORKER="exit-65", FAKE_WHO="1").wait()
         self.assertEqual(run.code, 65)
-        self.assertEqual(run.last, 'failed reason=BackoffLimitExceeded message="kunal-worker-1 ended with exit code 65 (bad '
-                         'data): cannot train: line 3 is odd; failure 3, more than runPolicy.backoffLimit 2"')
-        self.assertEqual(self.starts(1), 3)
+        self.assertEqual(run.last, 'failed reason=WorkerFailed message="kunal-worker-1 ended with exit code 65 (bad '
+                         'data): cannot train: line 3 is odd; another try would end the same way"')
+        self.assertEqual(self.starts(1), 1)
         self.assert_nothing_left()
 
     def test_under_never_the_others_go_on(self):

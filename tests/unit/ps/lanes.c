@@ -371,17 +371,14 @@ static void a_worker_that_does_not_read_is_given_up(void **state)
     }
     AWAIT(&b, b.staged == 1);
     uint32_t release = WORKER;
-    uint64_t until = now() + PATIENCE;
-    while (!b.closed) {
-        assert_true(now() < until);
+    for (int i = 0; i < 40; i++) {
         kml_host_release(b.host, 0, &release, 1);
-        kml_stream_resume(b.stream); /* one message each time: not at all what it is sent */
         (void)kml_loop_run(b.loop, now() + KML_MILLISECOND, true);
-        if (b.stream != NULL) {
-            kml_stream_pause(b.stream);
-        }
     }
+    kml_stream_resume(b.stream); /* only who reads hears how it ended */
+    AWAIT(&b, b.closed);
     assert_int_equal(b.why.code, KML_CANCELLED);
+    assert_true(b.pieces < 40 * floats / KML_CHUNK_FLOATS_MAX);
     kml_free(zero);
     bench_finish(&b);
 }

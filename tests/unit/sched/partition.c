@@ -101,7 +101,7 @@ static void dynamic_programming_equals_brute_force(void **state)
         for (uint32_t i = 0; i < m; i++) {
             x[i] = log(x[i]);
         }
-        double room[4 * (MOST + 1)];
+        double room[5 * (MOST + 1)];
         uint32_t cut[5 * (MOST + 1)];
         kml_partition_best(x, m, parts, least, start, room, cut);
         assert_int_equal(start[0], 0);
