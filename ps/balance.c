@@ -155,9 +155,14 @@ static void fill_input(struct kml_balance *b, uint32_t worker)
     struct kml_cost cost = {.fixed = s->fixed, .per_sample = s->per_sample};
     struct kml_share_input *in = &b->input[worker];
     *in = (struct kml_share_input){.present = b->present[worker], .cost = cost, .expert = KML_EXPERT_LAST};
-    if (b->forecasts && b->forecast[worker].known) {
+    if (!b->forecasts || !b->forecast[worker].known) {
+        return;
+    }
+    in->expert = b->forecast[worker].expert;
+    /* Where the last value is the best forecast, the measured cost is a newer one than the window's median.
+     */
+    if (in->expert != KML_EXPERT_LAST) {
         in->cost = kml_cost_at_speed(cost, kml_balance_measured(b, worker), b->forecast[worker].speed);
-        in->expert = b->forecast[worker].expert;
     }
 }
 

@@ -389,10 +389,9 @@ static double behind_cpu(enum arm arm, struct errors *told)
 }
 
 /*
- * What the readings are for: a better forecast. Here of the next two looks, where it errs about a tenth less
- * than the last value; 0.8 of the last value's error over four windows is what tests/unit/sched/predict.c
- * holds. That the job ends earlier is not asserted, as it does not: W-LSP by the last value is near to what
- * the workers can do together, and each of the more frequent changes costs a little. How much is.
+ * What the readings are for: a better forecast, here of the next two looks. That the job ends earlier is not
+ * asserted, as it does not: W-LSP by the last value is near to what the workers can do together, and each of
+ * the more frequent changes costs a little. How much is.
  */
 static void c_cpu_that_leads_speed_makes_the_forecast_better(void **state)
 {
@@ -404,7 +403,7 @@ static void c_cpu_that_leads_speed_makes_the_forecast_better(void **state)
     double masked = behind_cpu(ARM_AUTO, NULL);
     double told = behind_cpu(ARM_AUTO, &e);
     printf("C    error of the network: %.2f of the last value's\n", e.network / e.last);
-    assert_true(e.last > 0 && e.network < e.last);
+    assert_true(e.last > 0 && e.network <= 0.8 * e.last);
     assert_true(masked <= 1.01 * plain);
     assert_true(told <= 1.03 * plain);
 }
