@@ -67,7 +67,7 @@ all: $(BINARIES)
 # ---- The simulator (tests/sim): the conductor and the shards of ps/ over a virtual clock and network ----
 SIM_LIB      := $(BUILD)/lib/libkml_sim.a
 SIM_OBJ      := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c))
-SIM_PS_OBJ   := $(patsubst %,$(BUILD)/ps/%.o,conductor members decide evaluate shard hello)
+SIM_PS_OBJ   := $(patsubst %,$(BUILD)/ps/%.o,conductor members decide evaluate balance shard hello)
 $(SIM_OBJ): $(BUILD)/%.o: %.c Makefile mk/rules.mk $(PROTO_H) $(foreach l,$(LAYERS),$(BUILD)/inc/$(l)/.made)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)

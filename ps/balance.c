@@ -1,5 +1,6 @@
 #include "ps/balance.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* Forecasts are for the mean over this many looks: shares are divided anew at each, but may stay when the
@@ -29,7 +30,7 @@ static struct kml_wlbs_rule rule_of(const struct kml_job *job)
 static void allocate(struct kml_balance *b)
 {
     b->speed = KML_NEW_ARRAY(b->workers, struct kml_speed);
-    b->usage = KML_NEW_ARRAY(b->workers, struct kml_usage);
+    b->readings = KML_NEW_ARRAY(b->workers, struct kml_balance_readings);
     b->present = KML_NEW_ARRAY(b->workers, bool);
     b->window = KML_NEW_ARRAY(b->workers, struct kml_window);
     b->forecast = KML_NEW_ARRAY(b->workers, struct kml_forecast);
@@ -73,7 +74,7 @@ void kml_balance_finish(struct kml_balance *b)
         kml_predict_finish(&b->predict);
     }
     kml_free(b->speed);
-    kml_free(b->usage);
+    kml_free(b->readings);
     kml_free(b->present);
     kml_free(b->window);
     kml_free(b->forecast);
@@ -81,18 +82,26 @@ void kml_balance_finish(struct kml_balance *b)
     *b = (struct kml_balance){.on = false};
 }
 
-void kml_balance_step(struct kml_balance *b, uint32_t worker, uint64_t samples, uint64_t compute_ns)
+void kml_balance_step(struct kml_balance *b, uint32_t worker, uint32_t crew, uint64_t samples,
+                      uint64_t compute_ns)
 {
     if (b->on) {
         (void)kml_speed_add(&b->speed[worker], samples, (double)compute_ns / 1e9);
-        b->steps++;
+        b->rounds += 1 / (double)(crew > 0 ? crew : 1);
     }
 }
 
-void kml_balance_usage(struct kml_balance *b, uint32_t worker, const struct kml_usage *usage)
+void kml_balance_cpu(struct kml_balance *b, uint32_t worker, struct kml_balance_reading cores)
 {
     if (b->on) {
-        b->usage[worker] = *usage;
+        b->readings[worker].cpu = cores;
+    }
+}
+
+void kml_balance_throttled(struct kml_balance *b, uint32_t worker, struct kml_balance_reading share)
+{
+    if (b->on) {
+        b->readings[worker].throttled = share;
     }
 }
 
@@ -102,7 +111,7 @@ void kml_balance_forget(struct kml_balance *b, uint32_t worker)
         return;
     }
     kml_speed_init(&b->speed[worker], b->nominal);
-    b->usage[worker] = (struct kml_usage){.cpu = {.known = false}};
+    b->readings[worker] = (struct kml_balance_readings){.cpu = {.known = false}};
     if (b->forecasts) {
         kml_predict_forget(&b->predict, worker);
         b->forecast[worker] = (struct kml_forecast){.known = false};
@@ -123,10 +132,19 @@ double kml_balance_predicted(const struct kml_balance *b, uint32_t worker)
 
 /* ---- A look ---- */
 
-static void forecast(struct kml_balance *b)
+static struct kml_reading reading_at(const struct kml_balance_reading *r, uint64_t now)
+{
+    double age = now > r->at_ns ? (double)(now - r->at_ns) / (double)KML_SECOND : 0;
+    return (struct kml_reading){.known = r->known, .value = r->value, .age = age};
+}
+
+static void forecast(struct kml_balance *b, uint64_t now)
 {
     for (uint32_t w = 0; w < b->workers; w++) {
-        b->window[w] = (struct kml_window){.speed = kml_speed_window(&b->speed[w]), .usage = b->usage[w]};
+        const struct kml_balance_readings *r = &b->readings[w];
+        b->window[w] = (struct kml_window){
+            .speed = kml_speed_window(&b->speed[w]),
+            .usage = {.cpu = reading_at(&r->cpu, now), .throttled = reading_at(&r->throttled, now)}};
     }
     kml_predict_window(&b->predict, b->window, b->forecast);
 }
@@ -137,9 +155,14 @@ static void fill_input(struct kml_balance *b, uint32_t worker)
     struct kml_cost cost = {.fixed = s->fixed, .per_sample = s->per_sample};
     struct kml_share_input *in = &b->input[worker];
     *in = (struct kml_share_input){.present = b->present[worker], .cost = cost, .expert = KML_EXPERT_LAST};
-    if (b->forecasts && b->forecast[worker].known) {
+    if (!b->forecasts || !b->forecast[worker].known) {
+        return;
+    }
+    in->expert = b->forecast[worker].expert;
+    /* Where the last value is the best forecast, the measured cost is a newer one than the window's median.
+     */
+    if (in->expert != KML_EXPERT_LAST) {
         in->cost = kml_cost_at_speed(cost, kml_balance_measured(b, worker), b->forecast[worker].speed);
-        in->expert = b->forecast[worker].expert;
     }
 }
 
@@ -156,7 +179,8 @@ static uint64_t count_present(struct kml_balance *b, const bool *present)
 bool kml_balance_look(struct kml_balance *b, uint64_t now, const bool *present,
                       struct kml_share_decision *out)
 {
-    if (!b->on || !kml_wlbs_due(&b->wlbs, b->steps / b->workers)) {
+    uint64_t steps = (uint64_t)(b->rounds + 1e-6); /* it is a sum of parts: 1/3 three times is one round */
+    if (!b->on || !kml_wlbs_due(&b->wlbs, steps)) {
         return false;
     }
     uint64_t crew = count_present(b, present);
@@ -164,12 +188,12 @@ bool kml_balance_look(struct kml_balance *b, uint64_t now, const bool *present,
         return false;
     }
     if (b->forecasts) {
-        forecast(b);
+        forecast(b, now);
     }
     for (uint32_t w = 0; w < b->workers; w++) {
         fill_input(b, w);
     }
-    kml_wlbs_look(&b->wlbs, now, b->steps / b->workers, b->nominal * crew, b->input, out);
+    kml_wlbs_look(&b->wlbs, now, steps, b->nominal * crew, b->input, out);
     if (b->forecasts) {
         kml_predict_train(&b->predict);
     }

@@ -117,6 +117,7 @@ static void allocate(struct kml_conductor *c)
     c->member = KML_NEW_ARRAY(m, struct kml_member);
     c->commit_member = KML_NEW_ARRAY(m, struct kml_commit_member);
     c->lease = KML_NEW_ARRAY(m, struct kml_lease);
+    c->present = KML_NEW_ARRAY(m, bool);
 }
 
 void kml_conductor_init(struct kml_conductor *c, const struct kml_job *job,
@@ -136,6 +137,8 @@ void kml_conductor_init(struct kml_conductor *c, const struct kml_job *job,
     kml_steps_init(&c->steps, c->workers, job->training.batch_size, job->training.clip_norm,
                    job->training.nonfinite == KML_JOB_NONFINITE_FAIL);
     c->schedule = schedule_of(job);
+    struct kml_err err;
+    KML_BUG_ON(kml_balance_init(&c->balance, job, &err) < 0); /* the manifest's ranges allow no such rule */
 }
 
 void kml_conductor_finish(struct kml_conductor *c)
@@ -143,12 +146,13 @@ void kml_conductor_finish(struct kml_conductor *c)
     kml_layout_finish(&c->layout);
     kml_ledger_finish(&c->ledger);
     kml_ledger_finish(&c->evaluation.ledger);
+    kml_balance_finish(&c->balance);
     void *const owned[] = {c->worker,     c->square_sum,      c->shard_staged,
                            c->non_finite, c->shard_present,   c->shard_ready,
                            c->seat,       c->o_worker,        c->o_staleness,
                            c->o_released, c->evaluation_list, c->evaluation_lease,
                            c->train_list, c->member,          c->commit_member,
-                           c->lease};
+                           c->lease,      c->present};
     for (size_t i = 0; i < KML_COUNT(owned); i++) {
         kml_free(owned[i]);
     }
@@ -365,4 +369,24 @@ void kml_conductor_report(struct kml_conductor *c, uint32_t worker, uint64_t inc
     c->worker[worker].reported = true;
     c->worker[worker].report = *r;
     maybe_staged(c, worker, now);
+}
+
+/* ---- The workers' machines ---- */
+
+#define READING_OLD_NS ((uint64_t)(KML_READING_OLDEST * (double)KML_SECOND))
+
+void kml_conductor_cpu(struct kml_conductor *c, uint32_t worker, bool known, double cores, uint64_t age_ns,
+                       uint64_t now)
+{
+    if (worker >= c->workers) {
+        return;
+    }
+    struct kml_conductor_worker *k = &c->worker[worker];
+    /* A reading that is missing, stale or absurd is no reading: it is masked, never zero. */
+    k->cpu_known = known && isfinite(cores) && cores >= 0 && age_ns <= READING_OLD_NS;
+    k->cpu_cores = k->cpu_known ? cores : 0;
+    kml_balance_cpu(&c->balance, worker,
+                    (struct kml_balance_reading){.known = k->cpu_known,
+                                                 .value = k->cpu_cores,
+                                                 .at_ns = now > age_ns ? now - age_ns : 0});
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "job/job.h"
 #include "math/schedule.h"
+#include "ps/balance.h"
 #include "sync/barrier.h"
 #include "sync/layout.h"
 #include "sync/ledger.h"
@@ -87,7 +88,8 @@ enum kml_record_kind {
     KML_RECORD_WORKER_LEFT,
     KML_RECORD_EPOCH, /* all of it is committed */
     KML_RECORD_EVALUATION,
-    KML_RECORD_WARNING
+    KML_RECORD_WARNING,
+    KML_RECORD_BALANCE /* shares changed, or with dryRun would have */
 };
 
 struct kml_record {
@@ -99,7 +101,8 @@ struct kml_record {
     double train_loss;     /* EPOCH: mean over its samples */
     double loss, accuracy; /* EVALUATION; accuracy is NaN for regression */
     bool test;
-    const char *text; /* WORKER_LEFT, WARNING: one line; PHASE: its name */
+    const char *text;                          /* WORKER_LEFT, WARNING: one line; PHASE: its name */
+    const struct kml_share_decision *decision; /* BALANCE; borrowed for the call */
 };
 
 /*
@@ -233,6 +236,7 @@ struct kml_conductor {
     struct kml_ledger ledger;
     struct kml_steps steps;
     struct kml_schedule schedule;
+    struct kml_balance balance; /* how many samples a worker's step gets */
     struct kml_evaluation evaluation;
     bool stopping;       /* target reached, patience over or a stop asked for: no more work */
     bool save_evaluated; /* the model is the version that was evaluated last, not the newest */
@@ -261,6 +265,7 @@ struct kml_conductor {
     struct kml_member *member;                     /* [workers] */
     struct kml_commit_member *commit_member;       /* [workers] */
     struct kml_lease *lease;                       /* [workers] */
+    bool *present;                                 /* [workers] */
 };
 
 /* `job` must outlive the conductor. */
@@ -288,6 +293,10 @@ void kml_conductor_report(struct kml_conductor *c, uint32_t worker, uint64_t inc
                           const struct kml_step_report *r, uint64_t now);
 void kml_conductor_evaluated(struct kml_conductor *c, uint32_t worker, uint64_t incarnation,
                              const struct kml_evaluation_result *r, uint64_t now);
+
+/* What a driver says of a worker's machine: cores in use, measured age_ns ago. */
+void kml_conductor_cpu(struct kml_conductor *c, uint32_t worker, bool known, double cores, uint64_t age_ns,
+                       uint64_t now);
 
 /* ---- The end ---- */
 void kml_conductor_saved(struct kml_conductor *c, uint64_t now);

@@ -30,6 +30,17 @@ static void smooth(double *mean, double value)
     *mean = *mean == 0 ? value : *mean + SMOOTHING * (value - *mean);
 }
 
+static void account_speed(struct kml_conductor *c, uint32_t worker, uint64_t now)
+{
+    const struct kml_step_report *r = &c->worker[worker].report;
+    double throttled = r->compute_ns > 0 ? (double)r->throttled_ns / (double)r->compute_ns : 0;
+    kml_balance_step(&c->balance, worker, kml_conductor_present(c), r->samples, r->compute_ns);
+    kml_balance_throttled(&c->balance, worker,
+                          (struct kml_balance_reading){.known = r->throttled_known && r->compute_ns > 0,
+                                                       .value = throttled < 1 ? throttled : 1,
+                                                       .at_ns = now});
+}
+
 static void account_step(struct kml_conductor *c, uint32_t worker, uint32_t epoch, uint64_t staleness)
 {
     struct kml_conductor_worker *k = &c->worker[worker];
@@ -68,7 +79,7 @@ static void fill_members(struct kml_conductor *c, const struct kml_opening *o)
     }
 }
 
-static void close_members(struct kml_conductor *c, const struct kml_opening *o)
+static void close_members(struct kml_conductor *c, const struct kml_opening *o, uint64_t now)
 {
     for (uint32_t i = 0; i < o->count; i++) {
         uint32_t w = o->worker[i];
@@ -76,6 +87,7 @@ static void close_members(struct kml_conductor *c, const struct kml_opening *o)
         c->commit_member[i] =
             (struct kml_commit_member){w, k->incarnation, k->step, c->member[i].coefficient};
         account_step(c, w, c->lease[w].epoch, o->staleness[i]);
+        account_speed(c, w, now);
         k->refused += c->member[i].refused;
         (void)kml_ledger_done(&c->ledger, w, k->step);
         kml_conductor_set_state(c, w, KML_MEMBER_IDLE);
@@ -128,7 +140,7 @@ static bool plan_commit(struct kml_conductor *c, const struct kml_opening *o, st
         return false;
     }
     record_refused(c, o);
-    close_members(c, o);
+    close_members(c, o, now);
     double epoch = kml_ledger_progress(&c->ledger) * c->job->training.epochs;
     *commit = (struct kml_commit){.version = o->version,
                                   .member = c->commit_member,
@@ -138,6 +150,20 @@ static bool plan_commit(struct kml_conductor *c, const struct kml_opening *o, st
                                   .step_scale = plan.scale};
     close_epochs(c);
     return true;
+}
+
+/* ---- Shares ---- */
+
+/* After a commit: the leases that it sets free are the first of new shares. */
+static void look_at_shares(struct kml_conductor *c, uint64_t now)
+{
+    for (uint32_t w = 0; w < c->workers; w++) {
+        c->present[w] = c->worker[w].state != KML_MEMBER_AWAY;
+    }
+    struct kml_share_decision decision;
+    if (kml_balance_look(&c->balance, now, c->present, &decision)) {
+        kml_conductor_say(c, &(struct kml_record){.kind = KML_RECORD_BALANCE, .decision = &decision});
+    }
 }
 
 /* ---- Dealing ---- */
@@ -151,8 +177,8 @@ static bool lease_training(struct kml_conductor *c, uint32_t worker)
 {
     struct kml_conductor_worker *k = &c->worker[worker];
     if (!may_train(c) || !kml_ledger_has_work(&c->ledger, worker) ||
-        kml_ledger_lease(&c->ledger, worker, k->step + 1, c->job->training.batch_size, &c->lease[worker]) !=
-            KML_LEASE_GIVEN) {
+        kml_ledger_lease(&c->ledger, worker, k->step + 1, kml_balance_want(&c->balance, worker),
+                         &c->lease[worker]) != KML_LEASE_GIVEN) {
         return false;
     }
     k->step++;
@@ -268,6 +294,9 @@ void kml_conductor_settle(struct kml_conductor *c, struct kml_opening *opening, 
         bool commits = opening->count > 0;
         if (commits && !plan_commit(c, opening, &commit, now)) {
             return;
+        }
+        if (commits && c->balance.on) {
+            look_at_shares(c, now);
         }
         deal(c, commits ? &commit : NULL);
     } while (c->phase == KML_PHASE_TRAINING && excuse_rest(c, opening, now));

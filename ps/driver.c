@@ -1,4 +1,3 @@
-#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -7,7 +6,6 @@
 #include "wire/message.h"
 
 #define MODEL_PIECE ((size_t)1 << 20) /* bytes of the model file in one answer */
-#define METRIC_OLD_NS (60 * KML_SECOND)
 
 /* Only the driver of this job may ask: the operator, or `kunal run`. */
 static int admit(struct kml_lead *l, const struct kml_peer *peer, const char *uid, struct kml_err *err)
@@ -22,13 +20,10 @@ static int admit(struct kml_lead *l, const struct kml_peer *peer, const char *ui
 
 static void take_metric(struct kml_lead *l, const Kunal__V1__NodeMetric *n)
 {
-    if (n->role != KUNAL__V1__ROLE__WORKER || n->index >= l->conductor.workers) {
+    if (n->role != KUNAL__V1__ROLE__WORKER) {
         return;
     }
-    struct kml_conductor_worker *k = &l->conductor.worker[n->index];
-    /* A reading that is missing, stale or absurd is no reading: it is masked, never zero. */
-    k->cpu_known = n->cpu_known && isfinite(n->cpu_cores) && n->cpu_cores >= 0 && n->age_ns <= METRIC_OLD_NS;
-    k->cpu_cores = k->cpu_known ? n->cpu_cores : 0;
+    kml_conductor_cpu(&l->conductor, n->index, n->cpu_known, n->cpu_cores, n->age_ns, kml_lead_now(l));
 }
 
 int kml_driver_node_metrics(void *self, const struct kml_peer *peer, const struct kml_slices *request,

@@ -95,6 +95,47 @@ static void put_accuracy(struct kml_json *w, double accuracy)
     }
 }
 
+static void put_share(struct kml_json *w, const struct kml_balance *b, uint32_t worker,
+                      const struct kml_share_line *line)
+{
+    double measured = kml_balance_measured(b, worker);
+    double predicted = kml_balance_predicted(b, worker);
+    kml_json_map(w, NULL);
+    kml_json_uint(w, "worker", worker);
+    kml_json_uint(w, "before", line->before);
+    kml_json_uint(w, "after", line->after);
+    if (measured > 0) {
+        kml_json_real(w, "speed", measured);
+    }
+    if (predicted > 0) {
+        kml_json_real(w, "predicted", predicted);
+        kml_json_text(w, "expert", kml_expert_name((enum kml_expert)line->expert));
+    }
+    kml_json_close(w);
+}
+
+static void put_decision(struct kml_json *w, const struct kml_conductor *c,
+                         const struct kml_share_decision *d)
+{
+    kml_json_text(w, "kind", kml_share_kind_name(d->kind));
+    kml_json_text(w, "reason", kml_share_reason_name(d->reason));
+    kml_json_bool(w, "applied", d->applied);
+    kml_json_uint(w, "version", c->barrier.version);
+    kml_json_uint(w, "total", d->total);
+    kml_json_real(w, "imbalance", d->imbalance);
+    kml_json_real(w, "expected_gain", d->expected_gain);
+    if (!isnan(d->realised_gain)) {
+        kml_json_real(w, "realised_gain", d->realised_gain); /* of the change before this one */
+    }
+    kml_json_list(w, "shares");
+    for (uint32_t i = 0; i < d->lines; i++) {
+        if (d->line[i].present) {
+            put_share(w, &c->balance, i, &d->line[i]);
+        }
+    }
+    kml_json_close(w);
+}
+
 void kml_journal_record(struct kml_journal *m, const struct kml_conductor *c, const struct kml_record *r)
 {
     static const char *const names[] = {
@@ -104,6 +145,7 @@ void kml_journal_record(struct kml_journal *m, const struct kml_conductor *c, co
         [KML_RECORD_EPOCH] = "epoch",
         [KML_RECORD_EVALUATION] = "evaluation",
         [KML_RECORD_WARNING] = "warning",
+        [KML_RECORD_BALANCE] = "decision",
     };
     struct kml_json w;
     begin(m, &w, names[r->kind]);
@@ -133,6 +175,9 @@ void kml_journal_record(struct kml_journal *m, const struct kml_conductor *c, co
         break;
     case KML_RECORD_WARNING:
         kml_json_text(&w, "text", r->text);
+        break;
+    case KML_RECORD_BALANCE:
+        put_decision(&w, c, r->decision);
         break;
     }
     put_time(&w, c);

@@ -8,7 +8,8 @@
 
 /*
  * The job's metrics as JSON lines on stdout, one event a line: listening, phase, worker_joined, worker_left,
- * epoch, evaluation, warning, progress (at most one a second), finished. docs/OPERATIONS.md lists the fields.
+ * epoch, evaluation, warning, decision, progress (at most one a second), finished. docs/OPERATIONS.md lists
+ * the fields.
  */
 #define KML_PROGRESS_NS KML_SECOND
 

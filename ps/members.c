@@ -281,6 +281,7 @@ void kml_conductor_worker_left(struct kml_conductor *c, uint32_t worker, uint64_
     kml_conductor_set_state(c, worker, KML_MEMBER_AWAY);
     k->welcomed = false;
     k->left_ns = now;
+    kml_balance_forget(&c->balance, worker);
     kml_conductor_say(
         c, &(struct kml_record){
                .kind = KML_RECORD_WORKER_LEFT, .worker = worker, .incarnation = incarnation, .text = why});

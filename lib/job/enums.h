@@ -77,12 +77,12 @@
 #define KML_JOB_STRATEGIES(X)                                                                                \
     X(STRATEGY_STATIC, "Static", NOW)                                                                        \
     X(STRATEGY_LEASED, "Leased", NOW)                                                                        \
-    X(STRATEGY_WLBS, "WLBS", LATER)                                                                          \
-    X(STRATEGY_AUTOWLBS, "AutoWLBS", LATER)
+    X(STRATEGY_WLBS, "WLBS", NOW)                                                                            \
+    X(STRATEGY_AUTOWLBS, "AutoWLBS", NOW)
 
 #define KML_JOB_FORMS(X)                                                                                     \
     X(FORM_BATCH, "Batch", NOW)                                                                              \
-    X(FORM_SHARD, "Shard", NOW)
+    X(FORM_SHARD, "Shard", LATER)
 
 #define KML_JOB_DAMPINGS(X)                                                                                  \
     X(DAMPING_INVERSE, "Inverse", NOW)                                                                       \

@@ -109,6 +109,7 @@ struct sim_worker {
     uint32_t first, tasks;
     bool computing;
     uint64_t run; /* computations begun so far */
+    uint64_t begun_at;
     struct sim_slot slot[2];
     float *gradient;
 };

@@ -354,6 +354,9 @@ static void sink_record(void *self, const struct kml_record *r)
         s->ended_ns = s->seen_phase == KML_PHASE_TRAINING ? s->now : s->ended_ns;
         s->seen_phase = s->conductor.phase;
     }
+    if (s->config.record != NULL) {
+        s->config.record(s->config.record_self, r);
+    }
 }
 
 /* ---- Sessions: what ps/session.c does with a worker's stream ---- */

@@ -49,6 +49,8 @@ struct sim_config {
     bool (*poison)(void *self, uint32_t worker,
                    uint64_t step); /* true: its gradient holds NaN; NULL: never */
     void *poison_self;
+    void (*record)(void *self, const struct kml_record *r); /* sees what the conductor records; NULL */
+    void *record_self;
     uint64_t limit_ns; /* virtual time after which a run is stuck; 0: a day */
 };
 

@@ -309,12 +309,11 @@ static void report_step(struct sim_worker *w, const struct sim_task *t, const fl
     }
     sim_shadow_computed(s, w->index, w->incarnation, t, params, w->gradient);
     struct sim_message m = {.word = SIM_REPORT};
-    m.report = (struct kml_step_report){
-        .step = t->step,
-        .samples = score.samples,
-        .loss_sum = score.loss_sum,
-        .correct = score.correct,
-        .compute_ns = t->lease.samples * (s->config.sample_ns == 0 ? KML_MILLISECOND : s->config.sample_ns)};
+    m.report = (struct kml_step_report){.step = t->step,
+                                        .samples = score.samples,
+                                        .loss_sum = score.loss_sum,
+                                        .correct = score.correct,
+                                        .compute_ns = s->now - w->begun_at};
     uint32_t life = w->life;
     bool report_first = kml_rng_below(&s->worker_rng, 2) == 0;
     if (report_first) {
@@ -377,6 +376,7 @@ static void work(struct sim_worker *w)
         return;
     }
     w->computing = true;
+    w->begun_at = s->now;
     sim_shadow_got(s, w->index, t->version, params);
     uint64_t sample_ns = s->config.sample_ns == 0 ? KML_MILLISECOND : s->config.sample_ns;
     uint64_t samples = t->evaluate ? t->evaluation.range.end - t->evaluation.range.begin : t->lease.samples;

@@ -327,6 +327,8 @@ static void random_overrides_give_a_job_that_reads_back_equal_or_a_refusal(void 
         "spec.synchronization={mode: SSP, staleness: 0}",
         "spec.synchronization.limit=2",
         "spec.balancing.strategy=Static",
+        "spec.balancing={strategy: WLBS, dryRun: true, everySteps: 7}",
+        "spec.balancing.strategy=AutoWLBS",
         "spec.balancing.minimumShare=0.5",
         "spec.grouping.ratio=2",
         "spec.grouping.coding.stragglers=0",
