@@ -75,8 +75,8 @@ control_plane_up() {
     wait_for 60 "the default service account" controller-manager kubectl get serviceaccount default
 }
 
-# Whatever else was started beside the control plane, by us or by a test, goes first; then the API server, before
-# etcd, which it needs for stopping in good order.
+# Whatever else was started beside the control plane, by us or by a test, goes first; then the API server,
+# before etcd, which it needs for stopping in good order.
 control_plane_down() {
     local others
     mapfile -t others < <(find "$pids" -type f -printf '%f\n' 2>/dev/null | grep -vxE 'etcd|apiserver')
