@@ -1,6 +1,7 @@
 #include "cli/folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/parse.h"
 #include "pki/pki.h"
 
 #define SAME_SECOND_MOST 1000
@@ -48,16 +50,40 @@ static char *make_default(const char *name, uint64_t wall_ns, struct kml_err *er
     return NULL;
 }
 
+/* The path goes through JSON, protocol buffers and the one line of the end. */
+static int check_path(const char *path, struct kml_err *err)
+{
+    for (const char *c = path; *c != '\0';) {
+        size_t length = (unsigned char)*c < 0x20 ? 0 : kml_utf8_length(c);
+        if (length == 0) {
+            return kml_fail(err, KML_USAGE, "run folder %s: a path is UTF-8 without control characters",
+                            path);
+        }
+        c += length;
+    }
+    return 0;
+}
+
 static char *make_wanted(const char *path, struct kml_err *err)
 {
+    if (check_path(path, err) < 0) {
+        return NULL;
+    }
     if (kml_folder_make(path, 0755, err) < 0) {
         return NULL;
     }
     kml_auto_free char *job = kml_format("%s/job.json", path);
-    if (access(job, F_OK) == 0) {
+    /* Made here and filled later: of two runs that start at once only one can make it. */
+    int claim = open(job, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (claim < 0 && errno != EEXIST) {
+        (void)kml_fail_errno(err, errno, "cannot write %s", job);
+        return NULL;
+    }
+    if (claim < 0) {
         (void)kml_fail(err, KML_EXISTS, "%s holds an earlier run; give --run-dir a new folder", path);
         return NULL;
     }
+    (void)close(claim);
     return kml_strdup(path);
 }
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/supervise.h"
+#include "doc/doc.h"
 #include "job/exitcode.h"
 
 #define SETTLE_NS KML_SECOND       /* how long an end waits for the conductor's word */
@@ -138,8 +139,62 @@ static void lose_ps(struct kml_supervisor *s, uint32_t i, uint64_t now)
     kml_supervisor_close(s, 0, now);
 }
 
+static double number_in(const struct kml_node *map, const char *key)
+{
+    const struct kml_node *node = kml_node_get(map, key);
+    return node != NULL && kml_node_is_number(node) ? kml_node_number(node) : 0;
+}
+
+static char *text_in(const struct kml_node *map, const char *key)
+{
+    const struct kml_node *node = kml_node_get(map, key);
+    return node != NULL && node->kind == KML_NODE_TEXT ? node->text : NULL;
+}
+
+/* What the conductor wrote as its last numbers, as if it had answered with them. */
+static void take_finished(struct kml_supervisor *s, const struct kml_node *line, uint64_t now)
+{
+    Kunal__V1__JobStatus status = KUNAL__V1__JOB_STATUS__INIT;
+    const char *phase = text_in(line, "phase");
+    char *model = text_in(line, "model");
+    bool stopped = phase != NULL && strcmp(phase, "Stopped") == 0;
+    status.phase = stopped ? KUNAL__V1__PHASE__STOPPED : KUNAL__V1__PHASE__SUCCEEDED;
+    status.epoch = (uint64_t)number_in(line, "epoch");
+    status.samples = (uint64_t)number_in(line, "samples");
+    status.training_seconds = number_in(line, "training_seconds");
+    status.train_loss = number_in(line, "train_loss");
+    status.has_evaluation = kml_node_get(line, "loss") != NULL;
+    status.loss = number_in(line, "loss");
+    status.has_accuracy = kml_node_get(line, "accuracy") != NULL;
+    status.accuracy = number_in(line, "accuracy");
+    if (model != NULL) {
+        status.model_location = model;
+    }
+    Kunal__V1__JobStatus *kept = s->driver.status;
+    s->driver.status = &status;
+    kml_supervisor_status(s, now);
+    s->driver.status = kept;
+}
+
+/* We may have slept (Ctrl-Z, a busy machine) while PS-0 waited for a question; its line tells it too. */
+static bool told_by_line(struct kml_supervisor *s, uint64_t now)
+{
+    struct kml_doc doc;
+    kml_doc_init(&doc);
+    bool told = s->crew->child[0].code == 0 && s->finished != NULL &&
+                kml_doc_read(&doc, "metrics.jsonl", kml_view_str(s->finished), NULL) == 0;
+    if (told) {
+        take_finished(s, doc.root, now);
+    }
+    kml_doc_finish(&doc);
+    return told;
+}
+
 static void judge_ps(struct kml_supervisor *s, uint32_t i, uint64_t now)
 {
+    if (i == 0 && told_by_line(s, now)) {
+        return;
+    }
     if (s->stage == KML_STAGE_SAVING) {
         char words[KML_OUTCOME_MESSAGE];
         if (i == 0) {

@@ -20,6 +20,7 @@
 #define ANSWER_NS (5 * KML_MILLISECOND) /* how long a pass may wait for an answer of the conductor */
 #define STATUS_MOST ((size_t)1 << 20)
 #define LINE_MOST ((size_t)1 << 20)
+#define FINISHED "{\"event\":\"finished\","
 
 static bool anybody_runs(const struct kml_supervisor *s)
 {
@@ -108,6 +109,10 @@ static void keep(struct kml_supervisor *s, const uint8_t *data, size_t size)
 static void take_line(struct kml_supervisor *s, uint64_t now)
 {
     char *address = s->stage == KML_STAGE_LAUNCHING ? kml_crew_listening(kml_buf_text(&s->line)) : NULL;
+    if (strncmp(kml_buf_text(&s->line), FINISHED, strlen(FINISHED)) == 0) {
+        kml_free(s->finished);
+        s->finished = kml_strdup(kml_buf_text(&s->line));
+    }
     kml_buf_clear(&s->line);
     if (address != NULL) {
         s->crew->conductor = address;
@@ -356,6 +361,7 @@ static void finish(struct kml_supervisor *s)
         kml_buf_finish(&s->line);
         kml_buf_finish(&s->written);
     }
+    kml_free(s->finished);
     kml_free(s->process);
     kml_free(s->seat);
     kml_free(s->shown);

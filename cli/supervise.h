@@ -66,6 +66,7 @@ struct kml_supervisor {
     /* PS-0's stdout */
     int metrics;         /* metrics.jsonl */
     struct kml_buf line; /* the line that is not whole yet */
+    char *finished;      /* its "finished" line; NULL: has not come */
 
     /* for people and files */
     struct kml_progress_line progress;

@@ -142,17 +142,18 @@ void kml_conductor_evaluated(struct kml_conductor *c, uint32_t worker, uint64_t 
         k->evaluation_lease != r->lease) {
         return;
     }
-    kml_conductor_account(c, now);
     struct kml_evaluation *e = &c->evaluation;
     uint64_t leased = kml_ledger_leased(&e->ledger, worker, r->lease);
     if (r->samples != leased || r->correct > leased) {
-        char text[160];
-        (void)snprintf(text, sizeof text, "worker %u says %llu of %llu right, it was given %llu to evaluate",
-                       worker, (unsigned long long)r->correct, (unsigned long long)r->samples,
+        char text[200];
+        (void)snprintf(text, sizeof text,
+                       "worker %u says that of %llu evaluated samples %llu are right, it was given %llu",
+                       worker, (unsigned long long)r->samples, (unsigned long long)r->correct,
                        (unsigned long long)leased);
         kml_conductor_fail(c, "WorkerFailed", text, (uint32_t)kml_code_exit(KML_PROTOCOL), now);
         return;
     }
+    kml_conductor_account(c, now);
     e->samples += kml_ledger_done(&e->ledger, worker, r->lease);
     e->loss_sum += r->loss_sum;
     e->correct += r->correct;

@@ -1,3 +1,4 @@
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,12 +26,15 @@ static const char help[] =
     "bug,\n"
     "73 cannot write, 75 try again, 76 other protocol, 77 refused.\n";
 
-static struct kml_loop *loop;
+static struct kml_loop *_Atomic loop; /* NULL: not serving yet; what was taken is seen at the start */
 
 static void wake(void *self)
 {
     (void)self;
-    kml_loop_wake(loop);
+    struct kml_loop *l = atomic_load(&loop);
+    if (l != NULL) {
+        kml_loop_wake(l);
+    }
 }
 
 static int load(const struct kml_start *start, struct kml_job *job, struct kml_creds **creds,
@@ -53,9 +57,6 @@ static int load(const struct kml_start *start, struct kml_job *job, struct kml_c
 static int serve(const struct kml_start *start, const struct kml_job *job, struct kml_creds *creds,
                  struct kml_err *err)
 {
-    if (kml_signals_start(kml_signals_parent(), wake, NULL, err) < 0) {
-        return kml_code_exit(err->code);
-    }
     int code;
     struct kml_lead lead;
     if (start->index > 0) {
@@ -67,7 +68,6 @@ static int serve(const struct kml_start *start, const struct kml_job *job, struc
         code = kml_lead_close(&lead);
         (void)kml_fail(err, KML_INTERNAL, "the job failed; see above");
     }
-    kml_signals_stop();
     return code;
 }
 
@@ -75,6 +75,7 @@ static int run(struct kml_err *err)
 {
     struct kml_start start;
     if (kml_start_read(KML_START_PS, &start, err) < 0) {
+        kml_signals_stop();
         return kml_code_exit(err->code);
     }
     char name[32];
@@ -87,8 +88,11 @@ static int run(struct kml_err *err)
     if (load(&start, &job, &creds, err) < 0) {
         code = kml_code_exit(err->code);
     } else {
-        loop = kml_loop_create();
+        atomic_store(&loop, kml_loop_create());
         code = serve(&start, &job, creds, err);
+    }
+    kml_signals_stop(); /* nobody wakes the loop any more */
+    if (loop != NULL) {
         kml_loop_destroy(loop);
     }
     kml_creds_destroy(creds);
@@ -104,9 +108,14 @@ int main(int argc, char **argv)
         (void)fputs(version ? "kunal-ps " KML_VERSION "\n" : help, asked ? stdout : stderr);
         return asked ? 0 : kml_code_exit(KML_USAGE);
     }
-    kml_rpc_init();
-    kml_log_init("kunal-ps", KML_INFO, true);
     struct kml_err err;
+    kml_log_init("kunal-ps", KML_INFO, true);
+    /* Before gRPC has threads: one that does not block SIGTERM would end the process, the model unsaved. */
+    if (kml_signals_start(kml_signals_parent(), wake, NULL, &err) < 0) {
+        kml_error("ended", kv_err(&err));
+        return kml_code_exit(err.code);
+    }
+    kml_rpc_init();
     int code = run(&err);
     if (code != 0) {
         kml_error("ended", kv_i("exit_code", code), kv_err(&err));

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/parse.h"
 #include "store/safetensors.h"
 
 void kml_save_init(struct kml_save *s, uint32_t shards)
@@ -36,11 +37,41 @@ void kml_save_finish(struct kml_save *s)
     *s = (struct kml_save){.shards = 0};
 }
 
+/* Text without control characters: it grows at most twofold in the header, so the header keeps its limit. */
+static bool is_text(const char *text)
+{
+    for (const char *c = text; *c != '\0';) {
+        size_t length = (unsigned char)*c < 0x20 ? 0 : kml_utf8_length(c);
+        if (length == 0) {
+            return false;
+        }
+        c += length;
+    }
+    return true;
+}
+
+/* A key twice, or one that we write ourselves, makes a file that readers refuse or read in two ways. */
+static bool is_taken(const struct kml_save *s, const char *key)
+{
+    bool taken = strcmp(key, "format") == 0 || strncmp(key, "kunal.", 6) == 0;
+    for (uint32_t i = 0; i < s->metadata && !taken; i++) {
+        taken = strcmp(s->key[i], key) == 0;
+    }
+    return taken;
+}
+
 int kml_save_note(struct kml_save *s, const char *key, const char *text, struct kml_err *err)
 {
     if (s->metadata == KML_SAVE_METADATA || strlen(key) > 256 || strlen(text) > KML_SAVE_TEXT) {
         return kml_fail(err, KML_TOO_LARGE, "metadata: at most %d texts of %u bytes", KML_SAVE_METADATA,
                         KML_SAVE_TEXT);
+    }
+    if (!is_text(key) || !is_text(text) || is_taken(s, key)) {
+        return kml_fail(
+            err, KML_INVALID,
+            "metadata %.64s: keys and values are UTF-8 without control characters, keys come once, "
+            "and \"format\" and \"kunal.\" are taken",
+            key);
     }
     s->key[s->metadata] = kml_strdup(key);
     s->text[s->metadata++] = kml_strdup(text);

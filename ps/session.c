@@ -280,6 +280,12 @@ static void take_result(struct kml_session *s, const Kunal__V1__EvaluationResult
     kml_conductor_evaluated(&s->lead->conductor, s->index, s->incarnation, &result, kml_lead_now(s->lead));
 }
 
+/* A job that failed never ends with 0, whatever the peer says or forgets to say. */
+static uint32_t failure_code(uint32_t said)
+{
+    return said > 0 && said < 126 ? said : (uint32_t)kml_code_exit(KML_INTERNAL);
+}
+
 static void take_leaving(struct kml_session *s, const Kunal__V1__Leaving *leaving)
 {
     (void)snprintf(s->gone, sizeof s->gone, "%s", leaving->reason[0] != '\0' ? leaving->reason : "it left");
@@ -287,7 +293,7 @@ static void take_leaving(struct kml_session *s, const Kunal__V1__Leaving *leavin
         char text[KML_ERR_TEXT];
         (void)snprintf(text, sizeof text, "%s %u: %.400s", s->shard ? "PS" : "worker", s->index, s->gone);
         kml_conductor_fail(&s->lead->conductor, s->shard ? "ParameterServerFailed" : "WorkerFailed", text,
-                           leaving->exit_code & 0xff, kml_lead_now(s->lead));
+                           failure_code(leaving->exit_code), kml_lead_now(s->lead));
     }
     kml_stream_close(s->stream, NULL);
 }

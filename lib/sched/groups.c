@@ -1,7 +1,6 @@
 #include "sched/groups.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -55,6 +54,7 @@ int kml_groups_init(struct kml_groups *g, const struct kml_group_rule *rule, uin
     g->after = KML_NEW_ARRAY(capacity, uint32_t);
     g->time = KML_NEW_ARRAY(capacity, double);
     g->order = KML_NEW_ARRAY(capacity, struct kml_group_order);
+    g->spare = KML_NEW_ARRAY(capacity, struct kml_group_order);
     g->sorted = KML_NEW_ARRAY(capacity, double);
     g->room = KML_NEW_ARRAY(6 * row, double);
     g->start = KML_NEW_ARRAY(row, uint32_t);
@@ -72,6 +72,7 @@ void kml_groups_finish(struct kml_groups *g)
     kml_free(g->after);
     kml_free(g->time);
     kml_free(g->order);
+    kml_free(g->spare);
     kml_free(g->sorted);
     kml_free(g->room);
     kml_free(g->start);
@@ -108,14 +109,36 @@ static void take_times(struct kml_groups *g, const struct kml_group_input *in)
     }
 }
 
-static int by_time(const void *a, const void *b)
+/* The k-th byte of a positive number's bits; those order as the numbers do. */
+static uint32_t byte_of(double t, uint32_t k)
 {
-    const struct kml_group_order *x = a;
-    const struct kml_group_order *y = b;
-    if (x->time != y->time) {
-        return x->time < y->time ? -1 : 1;
+    uint64_t bits;
+    memcpy(&bits, &t, sizeof bits);
+    return (uint32_t)(bits >> (8 * k)) & 255;
+}
+
+/* Ascending by time, the present order for equals: radix sort by byte, which for a thousand is several times
+ * as fast as comparing. `spare` [count] is overwritten. */
+static void sort_by_time(struct kml_group_order *order, struct kml_group_order *spare, uint32_t count)
+{
+    struct kml_group_order *from = order;
+    struct kml_group_order *to = spare;
+    for (uint32_t k = 0; k < sizeof(double); k++) {
+        uint32_t at[257] = {0}; /* at[b]: where the next one with byte b goes */
+        for (uint32_t i = 0; i < count; i++) {
+            at[byte_of(from[i].time, k) + 1]++;
+        }
+        for (uint32_t b = 0; b < 256; b++) {
+            at[b + 1] += at[b];
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            to[at[byte_of(from[i].time, k)]++] = from[i];
+        }
+        struct kml_group_order *swap = from;
+        from = to;
+        to = swap;
     }
-    return (x->worker > y->worker) - (x->worker < y->worker);
+    /* an even number of passes: it ends where it began */
 }
 
 /* The present in order of time, into `order` and `sorted`. */
@@ -127,7 +150,7 @@ static uint32_t sort_present(struct kml_groups *g)
             g->order[count++] = (struct kml_group_order){.time = g->time[i], .worker = i};
         }
     }
-    qsort(g->order, count, sizeof *g->order, by_time);
+    sort_by_time(g->order, g->spare, count);
     for (uint32_t k = 0; k < count; k++) {
         g->sorted[k] = g->order[k].time;
     }

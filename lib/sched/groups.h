@@ -87,9 +87,9 @@ struct kml_groups {
     double rate_before; /* the last regroup */
     uint32_t *group;    /* [capacity] */
     /* scratch */
-    uint32_t *before, *after;      /* [capacity] */
-    double *time;                  /* [capacity] */
-    struct kml_group_order *order; /* [capacity] */
+    uint32_t *before, *after;              /* [capacity] */
+    double *time;                          /* [capacity] */
+    struct kml_group_order *order, *spare; /* [capacity] */
     double *sorted, *room;
     uint32_t *start, *cut;
 };

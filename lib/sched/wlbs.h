@@ -20,12 +20,13 @@
  *                                    looks, in which it counts as fine.
  *             No share changes by more than maximum_change of itself (at least by one sample), none falls
  *             below the minimum. A change that would gain less than minimum_gain is left.
- *   noise     what may be chance changes nothing. The deviation that ln cost shows from look to look is
- * learned from second differences (so a steady drift is none). The largest |ln(T_i / mean T)| must be
- *             KML_WLBS_SIGMAS times its own deviation. Rapid steps act on the newest costs; fine ones on
- * costs smoothed over the looks since the worker's last jump (a look further off than chance explains), once
- * they are exact to a quarter of the fine threshold or as exact as they get, and only for an SE of twice the
- * deviation of one look. Until there are KML_WLBS_QUIET differences only rapid steps are made.
+ *   noise     what may be chance changes nothing. The deviation of ln cost from look to look is learned from
+ *             second differences (so a steady drift is none); the largest |ln(T_i / mean T)| must be
+ *             KML_WLBS_SIGMAS times its own. Rapid steps act on the newest costs. Fine ones act on costs
+ *             smoothed over the looks since the worker's last jump (a look further off than chance explains),
+ *             once those are exact to a quarter of the fine threshold or as exact as they get, for an SE of
+ *             three deviations of one look. Until there are KML_WLBS_QUIET differences there are only rapid
+ *             steps.
  *
  * The caller brings costs: measured (sched/speed.h) for WLBS, predicted (sched/predict.h) for Auto-WLBS.
  * Batch form: `total` = m * B, a share is a batch. Shard form: `total` = the samples to deal, a share is how
@@ -45,7 +46,8 @@ struct kml_wlbs_rule {
     double maximum_change; /* 0.. */
     uint32_t cool_down;    /* looks after a rapid step without another one */
     double fine_threshold, rapid_threshold;
-    double smoothing;    /* weight of the newest look, in (0, 1]; 0.1 for measured costs, 0.5 for predicted */
+    double
+        smoothing; /* most weight of the newest look, in (0, 1]; 0.1 for measured costs, 0.5 for predicted */
     double minimum_gain; /* of the makespan; KML_WLBS_GAIN */
     bool dry_run;        /* decide and record, leave the shares */
 };

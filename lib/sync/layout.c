@@ -52,6 +52,11 @@ static int check_tensor(const struct kml_layout *l, const char *name, const uint
                         "\"%.40s\"",
                         l->count, KML_LAYOUT_NAME, name);
     }
+    if (strcmp(name, "__metadata__") == 0) {
+        return kml_fail(err, KML_INVALID,
+                        "tensor %u: the model file has its metadata under the name %s; take another one",
+                        l->count, name);
+    }
     if (kml_layout_find(l, name) != NULL) {
         return kml_fail(err, KML_INVALID, "%s: two tensors have this name", name);
     }

@@ -75,9 +75,12 @@ control_plane_up() {
     wait_for 60 "the default service account" controller-manager kubectl get serviceaccount default
 }
 
-# The API server before etcd, which it needs for stopping in good order.
+# Whatever else was started beside the control plane, by us or by a test, goes first; then the API server, before
+# etcd, which it needs for stopping in good order.
 control_plane_down() {
-    stop 10 coredns metrics-server scheduler controller-manager
+    local others
+    mapfile -t others < <(find "$pids" -type f -printf '%f\n' 2>/dev/null | grep -vxE 'etcd|apiserver')
+    stop 10 "${others[@]}"
     stop 15 apiserver
     stop 10 etcd
 }

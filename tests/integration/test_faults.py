@@ -111,6 +111,27 @@ class Faults(kt.Case):
     def test_sigterm_does_the_same(self):
         self.interrupt(self.begin(LONG), signal.SIGTERM)
 
+    def test_sigterm_to_ps_0_itself_saves_the_model_too(self):
+        run = self.begin(LONG)
+        os.kill(run.child("kunal-ps-0"), signal.SIGTERM)
+        run.wait()
+        summary = run.summary()
+        self.assertEqual((summary["result"], summary["reason"]), ("stopped", "StoppedByRequest"), run.stdout)
+        self.assertEqual(kt.read_safetensors(summary["model"])[0]["layer.0.weight"].shape, (32, 784))
+        self.nothing_left(run)
+
+    def test_a_kunal_that_slept_through_the_end_still_says_how_it_went(self):
+        run = self.run_job(kt.job(self.data, training={"epochs": 30}))
+        kt.until(lambda: run.metrics("epoch"), "the first epoch")
+        ps = run.child("kunal-ps-0")
+        run.signal(signal.SIGSTOP)
+        kt.until(lambda: not os.path.exists(f"/proc/{ps}/exe") or open(f"/proc/{ps}/stat").read().rsplit(") ", 1)[1][0] == "Z",
+                 "the end of PS-0")
+        run.signal(signal.SIGCONT)
+        self.assertEqual(run.wait(), 0, run.stdout + run.stderr)
+        self.assertEqual(run.summary()["epochs"], "30")
+        self.nothing_left(run)
+
     def test_kill_9_of_kunal_leaves_nobody_behind(self):
         run = self.begin(LONG, ps=2)
         self.assertEqual(len(run.family()), 6)

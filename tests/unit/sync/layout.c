@@ -130,6 +130,8 @@ static void what_breaks_a_bound_is_refused_and_changes_nothing(void **state)
             "tensor 5: a name is 1 to 128 printable characters without spaces, this one begins \"\"");
     refuses(&l, "a b", SHAPE(1), KML_INVALID,
             "tensor 5: a name is 1 to 128 printable characters without spaces, this one begins \"a b\"");
+    refuses(&l, "__metadata__", SHAPE(1), KML_INVALID,
+            "tensor 5: the model file has its metadata under the name __metadata__; take another one");
     refuses(&l, "a\n", SHAPE(1), KML_INVALID,
             "tensor 5: a name is 1 to 128 printable characters without spaces, this one begins \"a?\"");
     refuses(&l, "layer.0.bias", SHAPE(2), KML_INVALID, "layer.0.bias: two tensors have this name");
