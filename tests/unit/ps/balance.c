@@ -264,6 +264,14 @@ static double slower_after_death(void *self, uint32_t worker, uint64_t window)
     return worker == 2 && window >= DEATH_NS / KML_SECOND ? 0.5 : 1;
 }
 
+static void nothing_is_known_of_the_dead(void *self, void *sim)
+{
+    (void)self;
+    const struct kml_balance *b = &sim_conductor(sim)->balance;
+    assert_true(kml_balance_measured(b, 2) == 0 && kml_balance_predicted(b, 2) == 0);
+    assert_true(kml_balance_measured(b, 1) > 0);
+}
+
 static void who_comes_back_slower_is_measured_anew(void **state)
 {
     (void)state;
@@ -273,6 +281,7 @@ static void who_comes_back_slower_is_measured_anew(void **state)
         prepare(&t, (enum arm)arm, &pace, 100000, 6);
         t.sim = sim_create(&t.config);
         sim_kill(t.sim, 2, DEATH_NS, 5 * KML_SECOND, true);
+        sim_at(t.sim, DEATH_NS + 4 * KML_SECOND, nothing_is_known_of_the_dead, NULL);
         const struct sim_report *r = sim_run(t.sim);
         must_end(r, KML_PHASE_SUCCEEDED);
         assert_int_equal(r->samples, 2 * 100000);
