@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clones.h"
 #include "base/mem.h"
-#include "math/clones.h"
 
 #define IN KML_NET_INPUTS
 #define HID KML_NET_HIDDEN
